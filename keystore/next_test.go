@@ -1,0 +1,271 @@
+package keystore
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+)
+
+const testNow Instant = 1_000_000
+
+// made brings a record to a state by the transition function alone.
+func made(t *testing.T, steps ...Event) Record {
+	t.Helper()
+	var cur *Record
+	for i, ev := range steps {
+		ev.Writer, ev.By = fmt.Sprint("w", i), "me"
+		w, no := Next(cur, ev, testNow, nil)
+		if no != Allowed {
+			t.Fatalf("step %d (%v): %s", i, ev.Kind, no)
+		}
+		r := w.Stamped(testNow)
+		cur = &r
+	}
+	return *cur
+}
+
+func newReserve() Event {
+	return Event{Kind: Reserve, Attempt: "a1", Silence: time.Minute, Keep: time.Hour,
+		New: &Record{ID: ID{"s", "k"}, Operation: "op", Fingerprint: "fp", Method: "POST"}}
+}
+
+var (
+	evMark     = Event{Kind: Mark, Attempt: "a1", Silence: time.Minute}
+	evDoubt    = Event{Kind: Doubt, Attempt: "a1", Why: "timeout"}
+	evComplete = Event{Kind: Complete, Attempt: "a1", Keep: time.Hour, Outcome: &Outcome{Source: FromResponse, Status: 200, Retained: true}}
+	evRelease  = Event{Kind: Release, Attempt: "a1", Keep: time.Hour}
+	evAbandon  = Event{Kind: Abandon, Keep: time.Hour}
+)
+
+// TestEveryEventInEveryState is the whole transition table: which event is let
+// through in which reading of a record, and what it makes of it.
+func TestEveryEventInEveryState(t *testing.T) {
+	long := testNow.Add(2 * time.Hour) // past every deadline and retention
+	states := []struct {
+		name string
+		rec  *Record
+		now  Instant
+	}{
+		{"none", nil, testNow},
+		{"reserved", ptr(made(t, newReserve())), testNow},
+		{"reserved, lapsed", ptr(made(t, newReserve())), long},
+		{"reserved, free", ptr(made(t, newReserve(), evRelease)), testNow},
+		{"dispatched", ptr(made(t, newReserve(), evMark)), testNow},
+		{"dispatched, lapsed", ptr(made(t, newReserve(), evMark)), long},
+		{"unknown", ptr(made(t, newReserve(), evMark, evDoubt)), testNow},
+		{"completed", ptr(made(t, newReserve(), evMark, evComplete)), testNow},
+		{"completed, expired", ptr(made(t, newReserve(), evMark, evComplete)), long},
+		{"abandoned", ptr(made(t, newReserve(), evMark, evDoubt, evAbandon)), testNow},
+		{"abandoned, expired", ptr(made(t, newReserve(), evMark, evDoubt, evAbandon)), long},
+	}
+	out := &Outcome{Source: FromOperator, Status: 201, Retained: true}
+	events := []Event{
+		newReserve(),
+		{Kind: TakeOver, Attempt: "a2", Silence: time.Minute, Keep: time.Hour},
+		{Kind: Mark, Attempt: "a1", Silence: time.Minute},
+		{Kind: Mark, Attempt: "other", Silence: time.Minute},
+		{Kind: Extend, Attempt: "a1", Silence: time.Minute},
+		{Kind: Complete, Attempt: "a1", Keep: time.Hour, Outcome: out},
+		{Kind: Complete, Attempt: "other", Keep: time.Hour, Outcome: out},
+		{Kind: Doubt, Attempt: "a1"},
+		{Kind: Release, Attempt: "a1", Keep: time.Hour},
+		{Kind: Release, Attempt: "other", Keep: time.Hour},
+		{Kind: Confirm, Keep: time.Hour, Outcome: out},
+		{Kind: Clear, Keep: time.Hour},
+		{Kind: Resolve, Keep: time.Hour, Outcome: out},
+		{Kind: Abandon, Keep: time.Hour},
+		{Kind: Note, Attempt: "late"},
+		{Kind: Bury, Keep: time.Hour},
+		{Kind: EventNone},
+	}
+	// Rows: events as above. Columns: states as above. "-" is a refusal.
+	table := [][]string{
+		//                 none        reserved    lapsed      free        dispatched    lapsed        unknown     completed   expired     abandoned   expired
+		/* reserve   */ {"reserved", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* take over */ {"-", "-", "reserved", "reserved", "-", "-", "-", "-", "-", "-", "-"},
+		/* mark      */ {"-", "dispatched", "dispatched", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* extend    */ {"-", "reserved", "reserved", "-", "dispatched", "dispatched", "-", "-", "-", "-", "-"},
+		/* complete  */ {"-", "-", "-", "-", "completed", "completed", "completed", "-", "-", "-", "-"},
+		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* doubt     */ {"-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-", "-"},
+		/* release   */ {"-", "reserved", "reserved", "reserved", "reserved", "reserved", "reserved", "-", "-", "-", "-"},
+		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* confirm   */ {"-", "-", "-", "-", "-", "completed", "completed", "-", "-", "-", "-"},
+		/* clear     */ {"-", "-", "-", "-", "-", "reserved", "reserved", "-", "-", "-", "-"},
+		/* resolve   */ {"-", "-", "-", "-", "-", "completed", "completed", "-", "-", "-", "-"},
+		/* abandon   */ {"-", "-", "abandoned", "abandoned", "-", "abandoned", "abandoned", "-", "-", "-", "-"},
+		/* note      */ {"-", "reserved", "reserved", "reserved", "dispatched", "dispatched", "unknown", "completed", "completed", "abandoned", "abandoned"},
+		/* bury      */ {"-", "-", "-", "-", "-", "-", "-", "-", "completed", "-", "abandoned"},
+		/* none      */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+	}
+	for i, ev := range events {
+		for j, st := range states {
+			ev.Writer, ev.By = "w", "me"
+			var before Record
+			if st.rec != nil {
+				before = *st.rec
+			}
+			w, no := Next(st.rec, ev, st.now, nil)
+			got := "-"
+			if no == Allowed {
+				got = w.Record.State.String()
+			}
+			if got != table[i][j] {
+				t.Errorf("%v by %q when %s: %s, want %s (%s)", ev.Kind, ev.Attempt, st.name, got, table[i][j], no)
+			}
+			if st.rec == nil {
+				continue
+			}
+			if !reflect.DeepEqual(*st.rec, before) {
+				t.Errorf("%v when %s changed its input", ev.Kind, st.name)
+			}
+			if no == Allowed && (w.Record.Version != st.rec.Version+1 || w.Record.Operation != "op" || w.Record.Fingerprint != "fp") {
+				t.Errorf("%v when %s: %+v", ev.Kind, st.name, w.Record)
+			}
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestWhatWasSentNeverExpires(t *testing.T) {
+	for _, r := range []Record{made(t, newReserve(), evMark), made(t, newReserve(), evMark, evDoubt)} {
+		if !r.Expires.IsZero() || r.Forgettable(testNow.Add(1e6*time.Hour)) {
+			t.Errorf("%v expires at %v", r.State, r.Expires)
+		}
+	}
+}
+
+func TestALateResponseIsCalledSo(t *testing.T) {
+	r := made(t, newReserve(), evMark, evDoubt)
+	ev := evComplete
+	ev.Writer, ev.By = "w", "me"
+	w, no := Next(&r, ev, testNow, nil)
+	if no != Allowed || w.Record.Outcome.Source != FromLateResponse {
+		t.Fatalf("%s: %+v", no, w.Record.Outcome)
+	}
+	r = made(t, newReserve(), evMark)
+	if w, _ = Next(&r, ev, testNow, nil); w.Record.Outcome.Source != FromResponse {
+		t.Fatalf("%+v", w.Record.Outcome)
+	}
+}
+
+func TestASupersededAttemptCannotSettle(t *testing.T) {
+	r := made(t, newReserve(), evRelease, Event{Kind: TakeOver, Attempt: "a2", Silence: time.Minute, Keep: time.Hour}, Event{Kind: Mark, Attempt: "a2", Silence: time.Minute})
+	if r.Attempt != 2 {
+		t.Fatalf("attempt %d", r.Attempt)
+	}
+	ev := evComplete
+	ev.Writer, ev.By = "w", "me"
+	if _, no := Next(&r, ev, testNow, nil); no != RefusedSuperseded {
+		t.Fatalf("%s", no)
+	}
+}
+
+func TestAKnownDeadOwnerNeedsNoDeadline(t *testing.T) {
+	gone := func(o string) bool { return o == "me" }
+	d := made(t, newReserve(), evMark)
+	if v := d.Reads(testNow, gone); v.State != Unknown {
+		t.Errorf("dispatched reads %v", v.State)
+	}
+	if v := d.Reads(testNow, nil); v.State != Dispatched {
+		t.Errorf("dispatched of a living owner reads %v", v.State)
+	}
+	r := made(t, newReserve())
+	if v := r.Reads(testNow, gone); !v.Free {
+		t.Error("the reservation of a dead owner is held")
+	}
+}
+
+func TestDecideComparesTheFingerprintInEveryState(t *testing.T) {
+	for _, r := range []Record{
+		made(t, newReserve()), made(t, newReserve(), evRelease), made(t, newReserve(), evMark), made(t, newReserve(), evMark, evDoubt),
+		made(t, newReserve(), evMark, evComplete), made(t, newReserve(), evMark, evDoubt, evAbandon),
+	} {
+		if c := Decide(&r, "other", testNow, nil); c != ClaimConflict {
+			t.Errorf("%v: %v", r.State, c)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	large := evComplete
+	large.Outcome = &Outcome{Status: 200}
+	long := testNow.Add(2 * time.Hour)
+	for _, c := range []struct {
+		name string
+		rec  Record
+		now  Instant
+		want Claim
+	}{
+		{"held reservation", made(t, newReserve()), testNow, ClaimInFlight},
+		{"lapsed reservation", made(t, newReserve()), long, ClaimTakeOver},
+		{"free reservation", made(t, newReserve(), evRelease), testNow, ClaimTakeOver},
+		{"in flight", made(t, newReserve(), evMark), testNow, ClaimInFlight},
+		{"silent past its deadline", made(t, newReserve(), evMark), long, ClaimUnknown},
+		{"unknown", made(t, newReserve(), evMark, evDoubt), long, ClaimUnknown},
+		{"completed", made(t, newReserve(), evMark, evComplete), testNow, ClaimReplay},
+		{"completed, too large to keep", made(t, newReserve(), evMark, large), testNow, ClaimNotRetained},
+		{"completed long ago, not swept", made(t, newReserve(), evMark, evComplete), long, ClaimExpired},
+		{"abandoned", made(t, newReserve(), evMark, evDoubt, evAbandon), testNow, ClaimAbandoned},
+	} {
+		if got := Decide(&c.rec, "fp", c.now, nil); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestHistoryIsBoundedAndKeepsItsOrigin(t *testing.T) {
+	r := made(t, newReserve())
+	for i := range 100 {
+		for _, ev := range []Event{{Kind: Release, Attempt: r.AttemptID, Keep: time.Hour}, {Kind: TakeOver, Attempt: fmt.Sprint("b", i), Keep: time.Hour, Silence: time.Minute}} {
+			ev.Writer, ev.By = "w", "me"
+			w, no := Next(&r, ev, testNow, nil)
+			if no != Allowed {
+				t.Fatal(no)
+			}
+			r = w.Stamped(testNow)
+		}
+	}
+	if len(r.History) != MaxHistory || r.History[0].Event != Reserve || r.History[MaxHistory-1].Version != r.Version {
+		t.Fatalf("%d lines, first %v", len(r.History), r.History[0])
+	}
+	for i := 2; i < len(r.History); i++ {
+		if r.History[i].Version != r.History[i-1].Version+1 {
+			t.Fatalf("a gap at %d: %+v", i, r.History)
+		}
+	}
+}
+
+func TestStoredFormComesBackWhole(t *testing.T) {
+	ev := newReserve()
+	ev.Lease = &LeaseRef{Run: "r", Token: 1<<63 + 1}
+	ev.New.Captured = map[string]string{"a": "b"}
+	r := made(t, ev, Event{Kind: Mark, Attempt: "a1", Silence: time.Minute}, Event{Kind: Note, Attempt: "x", Why: "y", Outcome: &Outcome{Status: 500}}, evComplete)
+	got, err := Decode(r.ID, Columns{r.Version, r.Writer, r.State, r.UpdatedAt, r.Deadline, r.Expires}, Encode(&r))
+	if err != nil || !reflect.DeepEqual(got, r) {
+		t.Fatalf("%v\n got %+v\nwant %+v", err, got, r)
+	}
+}
+
+// TestStoredFormIsReadableForEver pins the bytes that older versions wrote.
+func TestStoredFormIsReadableForEver(t *testing.T) {
+	const old = `{"f":1,"op":"op","fp":"fp","m":"POST","t":{"scheme":"https","host":"h","path":"/p"},"an":1,"ai":"a1","ow":"me","ra":-1,"h":[{"v":1,"at":-1,"f":"none","t":"reserved","e":"reserve","by":"me","a":"a1"}],"unheard":{"of":1}}`
+	r, err := Decode(ID{"s", "k"}, Columns{1, "w", Reserved, 5, 6, 7}, []byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ReservedAt != 5 || r.History[0].At != 5 || r.Deadline != 6 || r.Expires != 7 || r.History[0].Event != Reserve {
+		t.Fatalf("%+v", r)
+	}
+	for _, bad := range []string{``, `{`, `{"f":2}`, `[]`} {
+		if _, err := Decode(ID{"s", "k"}, Columns{State: Reserved}, []byte(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+	if _, err := Decode(ID{"s", "k"}, Columns{State: 9}, []byte(old)); err == nil {
+		t.Error("a state that does not exist was read")
+	}
+}
