@@ -50,6 +50,21 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return json.Marshal(i.String())
 }
 
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (i *Instant) UnmarshalJSON(b []byte) error {
+	var s *string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	if s == nil {
+		*i = 0
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, *s)
+	*i = InstantOf(t)
+	return err
+}
+
 // InstantOf returns the Instant of a wall-clock time. Only stores, whose clock
 // it is, have a use for it.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }

@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"fencepost/keystore"
+)
+
+// claim makes this request the owner of its operation (the attempt is not nil),
+// or says what it is answered with instead.
+//
+// A crash in here leaves nothing, or a RESERVED record that is free once its
+// owner's deadline has passed: nothing was sent.
+func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
+	p := x.p
+	attemptID := uuid.NewString()
+	operation, err := uuid.NewV7()
+	if err != nil {
+		return nil, x.ledgerDown(err)
+	}
+	ev := keystore.Event{
+		Kind: keystore.Reserve, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID, Lease: x.lease,
+		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention,
+		New: &keystore.Record{
+			ID: x.id, Operation: operation.String(), Fingerprint: x.fingerprint, Method: x.req.Method, Route: x.route.Name,
+			Target: keystore.Target{Scheme: x.target.Scheme, Host: x.target.Host, Path: x.target.Path, Query: x.target.Query},
+		},
+	}
+	w, no := keystore.Next(nil, ev, 0, nil)
+	if no != keystore.Allowed {
+		return nil, x.fail("the claim was refused: " + string(no))
+	}
+	rep, err := p.ledger.insert(ctx, w)
+	if err != nil {
+		if !errors.Is(err, keystore.ErrNotWritten) {
+			// The reservation may have been written. Nothing was sent under it: let
+			// it go as soon as the ledger is back, so that a retry need not wait.
+			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: p.cfg.Retention, Why: "the ledger did not confirm the claim; nothing was sent"}, err)
+		}
+		return nil, x.ledgerDown(err)
+	}
+	switch rep.Result {
+	case keystore.Written:
+		x.line.before = keystore.StateNone
+		x.line.decision = "reserve"
+		return p.hold(attemptID, rep), nil
+	case keystore.LeaseLost:
+		return nil, x.leaseStale()
+	}
+	x.line.before = rep.Record.Reads(rep.Now, p.ledger.gone).State
+	return x.meet(ctx, rep)
+}
+
+// meet decides what becomes of a request whose key exists already.
+func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *answer) {
+	waited := false
+	for range maxTries {
+		x.line.rec = rep.Record
+		c := keystore.Decide(&rep.Record, x.fingerprint, rep.Now, x.p.ledger.gone)
+		x.line.decision = c.String()
+		switch c {
+		case keystore.ClaimTakeOver:
+			a, next, ans := x.takeOver(ctx, rep)
+			if a != nil || ans != nil {
+				return a, ans
+			}
+			rep = next
+			continue
+		case keystore.ClaimInFlight:
+			if x.wait <= 0 || waited {
+				return nil, x.answerClaim(c, rep)
+			}
+			waited = true
+			next, ok := x.await(ctx, rep)
+			if !ok {
+				return nil, x.answerClaim(c, rep)
+			}
+			rep = next
+			continue
+		case keystore.ClaimUnknown:
+			if next, settled := x.reconsider(ctx, rep); settled {
+				rep = next
+				continue
+			}
+			return nil, x.answerClaim(c, rep)
+		default:
+			return nil, x.answerClaim(c, rep)
+		}
+	}
+	// The record moved under every try: somebody is very busy with it.
+	return nil, x.answerClaim(keystore.ClaimInFlight, rep)
+}
+
+// takeOver makes this request the owner of a free reservation. When another was
+// quicker, it returns the record as it has become.
+func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, keystore.Reply, *answer) {
+	p := x.p
+	attemptID := uuid.NewString()
+	w, no := keystore.Next(&rep.Record, keystore.Event{
+		Kind: keystore.TakeOver, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID, Lease: x.lease,
+		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention, Why: "nothing was sent under the earlier reservation",
+	}, rep.Now, p.ledger.gone)
+	if no != keystore.Allowed {
+		return nil, rep, x.fail("the take-over was refused: " + string(no))
+	}
+	next, err := p.ledger.swap(ctx, w)
+	if err != nil {
+		if !errors.Is(err, keystore.ErrNotWritten) {
+			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: p.cfg.Retention, Why: "the ledger did not confirm the take-over; nothing was sent"}, err)
+		}
+		return nil, rep, x.ledgerDown(err)
+	}
+	switch next.Result {
+	case keystore.Written:
+		return p.hold(attemptID, next), next, nil
+	case keystore.LeaseLost:
+		return nil, next, x.leaseStale()
+	case keystore.NotFound:
+		// Swept between our two looks: the key is as good as new, for the retry.
+		return nil, rep, x.answerClaim(keystore.ClaimInFlight, rep)
+	}
+	// A conflict brings the record, but not the body that a replay needs.
+	full, err := p.ledger.get(ctx, x.id)
+	if err != nil {
+		return nil, rep, x.ledgerDown(err)
+	}
+	if full.Result != keystore.Found {
+		return nil, rep, x.answerClaim(keystore.ClaimInFlight, next)
+	}
+	return nil, full, nil
+}
+
+// await waits for an operation in flight to be settled.
+func (x *exchange) await(ctx context.Context, rep keystore.Reply) (keystore.Reply, bool) {
+	ctx, cancel := context.WithTimeout(ctx, x.wait)
+	defer cancel()
+	start := time.Now()
+	defer func() { x.line.waited = time.Since(start) }()
+	return x.p.waiters.until(ctx, x.id, func(r *keystore.Reply) bool {
+		return r.Result == keystore.Found && keystore.Decide(&r.Record, x.fingerprint, r.Now, x.p.ledger.gone) != keystore.ClaimInFlight
+	})
+}
+
+// reconsider is the place of the recovery table (DESIGN section 5): it may settle
+// an UNKNOWN operation by evidence and then returns the record as it has
+// become. Without evidence the doubt stays.
+func (x *exchange) reconsider(context.Context, keystore.Reply) (keystore.Reply, bool) {
+	return keystore.Reply{}, false
+}

@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"fencepost/keystore"
+	"fencepost/policy"
+	"fencepost/proxy/internal/failpoint"
+	"fencepost/proxy/internal/upstream"
+)
+
+// exchange is one governed request on its way.
+type exchange struct {
+	p     *Proxy
+	route *policy.Route
+	req   *http.Request
+	line  *line
+
+	id          keystore.ID
+	fingerprint string
+	target      policy.Target
+	body        *spooled
+	lease       *keystore.LeaseRef
+	wait        time.Duration
+}
+
+// run is the commit protocol, steps 3 to 7 of DESIGN section 4, and the reply.
+// It reads from top to bottom; each step says what a crash there leaves.
+//
+// ctx is not the caller's: an effect that began is finished and recorded
+// whether or not somebody still waits for the answer.
+func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
+	p := x.p
+
+	// Outcomes that the ledger would not take fill a bounded memory. When it is
+	// full there would be no place for this one.
+	if p.backlog.full() {
+		x.ledgerDown(errBacklogFull).write(x, w)
+		return
+	}
+
+	// Claim. A crash before the write leaves nothing. A crash after it leaves
+	// RESERVED: nothing was sent, and the next request with this key and payload
+	// takes over when the owner's deadline has passed.
+	failpoint.Hit("claim.before")
+	began := time.Now()
+	a, ans := x.claim(ctx)
+	x.line.ledger += time.Since(began) - x.line.waited
+	if ans != nil {
+		ans.write(x, w)
+		return
+	}
+	failpoint.Hit("claim.after")
+	defer x.mustSettle(a)
+
+	// Connect, before the mark: most failures to reach an upstream happen here,
+	// and here they are proof that nothing was sent. A crash leaves RESERVED.
+	life, dog := p.watchdog(x.route.Timeout)
+	defer dog.cancel()
+	conn, err := p.pool.Connect(life, x.target.Scheme, x.target.Host)
+	if err != nil {
+		x.released(ctx, a, "no connection: "+err.Error())
+		x.unreachable(a, err).write(x, w)
+		return
+	}
+	failpoint.Hit("connect.after")
+
+	// Mark. Once this write is durable, the request counts as sent. A crash
+	// before it leaves RESERVED; a crash after it leaves DISPATCHED, which reads
+	// UNKNOWN although nothing may have left: doubt is never resolved by hope.
+	failpoint.Hit("mark.before")
+	if ans := x.mark(ctx, a); ans != nil {
+		conn.Release()
+		ans.write(x, w)
+		return
+	}
+	failpoint.Hit("mark.after")
+
+	// Send, once. No layer below sends again: a connection makes one round trip.
+	// A crash from here on leaves DISPATCHED, which reads UNKNOWN.
+	sent := time.Now()
+	resp, err := x.send(life, conn)
+	x.line.upstream = time.Since(sent)
+	failpoint.Hit("send.after")
+
+	// Settle. Not sent is proved, never guessed; everything else without an
+	// answer is UNKNOWN. A crash before the record leaves UNKNOWN; a crash after
+	// it leaves the answer, for the retry and for the lookup.
+	if err != nil {
+		x.lost(ctx, a, life, err).write(x, w)
+		return
+	}
+	defer resp.Body.Close()
+	x.answered(ctx, w, a, resp, life, dog)
+	failpoint.Hit("reply.after")
+}
+
+// send makes the one round trip. Only when an idle connection turns out to have
+// been closed by the peer, with not one byte of the request written to it, is
+// another connection tried: that is proof, and the mark still says no more than
+// what is true.
+func (x *exchange) send(life context.Context, conn *upstream.Conn) (*http.Response, error) {
+	for range maxStale {
+		reused := conn.Reused()
+		resp, err := conn.RoundTrip(x.outgoing(life))
+		var se *upstream.SendError
+		if err == nil || !reused || !errors.As(err, &se) || !se.NotSent || life.Err() != nil {
+			return resp, err
+		}
+		next, cerr := x.p.pool.Connect(life, x.target.Scheme, x.target.Host)
+		if cerr != nil {
+			return nil, err
+		}
+		conn = next
+	}
+	return conn.RoundTrip(x.outgoing(life))
+}
+
+// maxStale is how many idle connections may turn out to be closed before the
+// request is given back.
+const maxStale = 3
+
+// errBacklogFull says why nothing new is sent.
+var errBacklogFull = errors.New("too many outcomes wait in memory for the ledger")
+
+// mark writes DISPATCHED. It returns the answer to give when the request must
+// not be sent.
+func (x *exchange) mark(ctx context.Context, a *attempt) *answer {
+	began := time.Now()
+	rep, no, err := a.mark(ctx)
+	x.line.ledger += time.Since(began)
+	switch {
+	case err != nil:
+		// The mark may be written, so the record may say "sent". We know that it
+		// was not: the reservation is released as soon as the ledger is back.
+		x.released(ctx, a, "the ledger did not confirm the mark; nothing was sent")
+		return x.ledgerDown(err)
+	case no != keystore.Allowed:
+		return x.fail("the mark was refused: " + string(no))
+	case rep.Result == keystore.Written:
+		return nil
+	case rep.Result == keystore.LeaseLost:
+		x.released(ctx, a, "the lease was lost before the send; nothing was sent")
+		return x.leaseStale()
+	}
+	// Another took the reservation over while we connected: it is the owner now.
+	rep, err = x.p.ledger.get(ctx, x.id)
+	if err != nil {
+		return x.ledgerDown(err)
+	}
+	c := keystore.ClaimInFlight
+	if rep.Result == keystore.Found {
+		if c = keystore.Decide(&rep.Record, x.fingerprint, rep.Now, x.p.ledger.gone); c == keystore.ClaimTakeOver {
+			c = keystore.ClaimInFlight
+		}
+	}
+	x.line.decision = "superseded"
+	return x.answerClaim(c, rep)
+}
+
+// released records that nothing was sent, or that the upstream took nothing.
+func (x *exchange) released(ctx context.Context, a *attempt, why string) keystore.State {
+	x.line.reason = why
+	return x.settle(ctx, a, keystore.Event{Kind: keystore.Release, Keep: x.p.cfg.Retention, Why: why})
+}
+
+// doubted records that the outcome is not known.
+func (x *exchange) doubted(ctx context.Context, a *attempt, why string, o *keystore.Outcome, body []byte) keystore.State {
+	x.line.reason = why
+	return x.settle(ctx, a, keystore.Event{Kind: keystore.Doubt, Why: why, Outcome: o, Body: body})
+}
+
+func (x *exchange) settle(ctx context.Context, a *attempt, ev keystore.Event) keystore.State {
+	failpoint.Hit("record.before")
+	began := time.Now()
+	s := a.settle(ctx, ev)
+	x.line.ledger += time.Since(began)
+	failpoint.Hit("record.after")
+	x.line.rec = a.record()
+	return s
+}
+
+// lost settles a send that brought no answer. life is the send's own context:
+// its cause tells our own time limit from the peer's doing.
+func (x *exchange) lost(ctx context.Context, a *attempt, life context.Context, err error) *answer {
+	var se *upstream.SendError
+	if errors.As(err, &se) && se.NotSent {
+		x.released(ctx, a, "proved not sent: "+err.Error())
+		return x.unreachable(a, err)
+	}
+	timeout, what := x.explain(life, err)
+	x.doubted(ctx, a, "sent, but "+what, nil, nil)
+	return x.unknown(a, timeout, what)
+}
+
+// mustSettle is the last line of defence: a panic in this process must not
+// leave an attempt that looks alive.
+func (x *exchange) mustSettle(a *attempt) {
+	if v := recover(); v != nil {
+		if v != http.ErrAbortHandler {
+			ctx := context.Background()
+			if a.record().State == keystore.Reserved {
+				x.released(ctx, a, "an internal failure before the send")
+			} else {
+				x.doubted(ctx, a, "an internal failure after the send", nil, nil)
+			}
+		}
+		panic(v)
+	}
+}

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"fencepost/keystore"
+)
+
+// line is what the log says about one governed request. The layers fill it in
+// as the request passes; it is written once, when the request is over.
+type line struct {
+	start    time.Time
+	scope    string
+	key      string
+	route    string
+	method   string
+	host     string
+	path     string
+	before   keystore.State
+	rec      keystore.Record
+	decision string
+	reason   string
+	code     code
+	status   int
+	received int
+	replayed bool
+	waited   time.Duration
+	upstream time.Duration
+	ledger   time.Duration
+}
+
+// write logs the line. It never holds the query, a header or a body: those may
+// carry secrets.
+func (l *line) write(log *slog.Logger) {
+	level := slog.LevelInfo
+	switch {
+	case l.code == codeInternal || l.code == codeLedgerUnavailable:
+		level = slog.LevelError
+	case l.rec.State == keystore.Unknown || l.code == codeUnknown:
+		level = slog.LevelWarn
+	}
+	if !log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 20)
+	attrs = append(attrs,
+		slog.String("scope", l.scope), slog.String("key", l.key), slog.String("operation", l.rec.Operation), slog.String("route", l.route),
+		slog.String("method", l.method), slog.String("host", l.host), slog.String("path", l.path),
+		slog.String("before", l.before.String()), slog.String("after", l.rec.State.String()),
+		slog.Int("attempt", l.rec.Attempt), slog.Uint64("version", l.rec.Version),
+		slog.String("decision", l.decision), slog.Int("status", l.status),
+	)
+	if l.reason != "" {
+		attrs = append(attrs, slog.String("reason", l.reason))
+	}
+	if l.code != "" {
+		attrs = append(attrs, slog.String("code", string(l.code)))
+	}
+	if l.received != 0 {
+		attrs = append(attrs, slog.Int("upstream_status", l.received))
+	}
+	if l.waited > 0 {
+		attrs = append(attrs, slog.Float64("waited_ms", ms(l.waited)))
+	}
+	attrs = append(attrs, slog.Float64("ledger_ms", ms(l.ledger)), slog.Float64("upstream_ms", ms(l.upstream)), slog.Float64("total_ms", ms(time.Since(l.start))))
+	log.LogAttrs(context.Background(), level, "governed", attrs...)
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

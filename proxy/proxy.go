@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fencepost/policy"
+	"fencepost/proxy/internal/upstream"
+)
+
+// Proxy serves governed and plain requests, lookups, and the admin listener.
+// Make one with New and end it with Shutdown.
+type Proxy struct {
+	cfg       Config
+	log       *slog.Logger
+	errorLog  *log.Logger
+	rules     atomic.Pointer[Rules]
+	ledger    *ledger
+	waiters   *waiters
+	backlog   *backlog
+	pool      *upstream.Pool
+	transport *http.Transport
+	finger    *policy.Fingerprinter
+	metrics   *metrics
+	buffers   buffers
+	api       http.Handler
+	admin     http.Handler
+
+	// life ends when the process must stop now: what is under way is cut off and
+	// recorded as UNKNOWN.
+	life context.Context
+	kill context.CancelCauseFunc
+	// draining is set when no new effect may begin.
+	draining atomic.Bool
+	running  sync.WaitGroup
+	inFlight atomic.Int64
+}
+
+// New makes a Proxy. It starts a sweep of expired records in the background;
+// Shutdown ends it.
+func New(cfg Config) (*Proxy, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	life, kill := context.WithCancelCause(context.Background())
+	p := &Proxy{
+		cfg: cfg, log: cfg.Logger, errorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+		finger: policy.NewFingerprinter(cfg.FingerprintKey), life: life, kill: kill,
+	}
+	p.metrics = newMetrics(p)
+	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics)
+	p.waiters = newWaiters(p.ledger, cfg.MaxWaiters)
+	p.backlog = newBacklog(p, cfg.MaxPending, cfg.MaxPendingBytes)
+	p.pool = upstream.New(cfg.pool())
+	p.transport = newTransport(cfg.Upstream)
+	p.rules.Store(&cfg.Rules)
+	p.api = p.newAPI()
+	p.admin = p.newAdmin()
+	p.running.Go(p.sweep)
+	return p, nil
+}
+
+// newTransport is the transport for what is safe to send again. It changes
+// nothing on the way: no compression of its own, no proxy picked up from the
+// environment.
+func newTransport(c UpstreamConfig) *http.Transport {
+	d := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy: nil, DialContext: d.DialContext, DisableCompression: true,
+		MaxIdleConns: 0, MaxIdleConnsPerHost: c.MaxIdle, IdleConnTimeout: c.IdleTimeout,
+		TLSHandshakeTimeout: c.TLSTimeout, MaxResponseHeaderBytes: c.MaxHeaderBytes,
+		WriteBufferSize: bufferSize / 4, ReadBufferSize: bufferSize / 4,
+		// Setting this keeps HTTP/1.1: HTTP/2 to upstreams is not offered.
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+}
+
+// Instance returns the name of this process in records and logs.
+func (p *Proxy) Instance() string { return p.cfg.Instance }
+
+// Reload exchanges the rules. Requests under way keep the ones they began with.
+func (p *Proxy) Reload(r Rules) error {
+	if r.Routes == nil {
+		return fmt.Errorf("proxy: Rules.Routes is required")
+	}
+	p.rules.Store(&r)
+	return nil
+}
+
+// ServeHTTP serves the reverse listener: proxied requests, and the lookup API.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.URL.Path) >= len(apiPrefix) && r.URL.Path[:len(apiPrefix)] == apiPrefix {
+		p.api.ServeHTTP(w, r)
+		return
+	}
+	rules := p.rules.Load()
+	id, prob := p.identify(r, rules)
+	if prob != nil {
+		writeProblem(w, prob)
+		return
+	}
+	if !id.governed {
+		p.metrics.passed.Inc()
+		p.pass(w, r, id.route)
+		return
+	}
+	p.govern(w, r, id)
+}
+
+// Admin serves the admin listener: /healthz, /readyz and /metrics.
+func (p *Proxy) Admin() http.Handler { return p.admin }
+
+// Drain stops new effects: governed requests get 503 from now on, and /readyz
+// fails. Requests under way go on. Call it before the listeners are closed.
+func (p *Proxy) Drain() { p.draining.Store(true) }
+
+// Shutdown waits for the effects under way. When ctx ends first, what is left is
+// cut off and recorded as UNKNOWN. Outcomes that still wait for the ledger get
+// a last chance of two seconds. The ledger may be closed afterwards.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	p.Drain()
+	done := make(chan struct{})
+	go func() {
+		for p.inFlight.Load() > 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("%d effects were cut off; they are recorded as unknown", p.inFlight.Load())
+	}
+	if err != nil {
+		p.kill(errShutdown)
+		<-done
+	}
+	last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if n := p.backlog.wait(last); n > 0 {
+		err = fmt.Errorf("%d outcomes could not be written to the ledger and read unknown", n)
+	}
+	p.kill(errShutdown)
+	p.running.Wait()
+	p.pool.Close()
+	p.transport.CloseIdleConnections()
+	return err
+}

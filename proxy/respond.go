@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"net/http"
+	"strconv"
+
+	"fencepost/keystore"
+	"fencepost/policy"
+)
+
+// answered settles a send that the upstream answered, and passes the answer on.
+// The record is written first, so that what the caller saw is never forgotten;
+// only what cannot wait (a stream, or more than is kept) is passed on as it
+// comes and recorded at its end.
+func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attempt, resp *http.Response, life context.Context, dog *watchdog) {
+	x.line.received = resp.StatusCode
+	class := policy.Classify(resp.StatusCode)
+	if streams(resp.Header) {
+		x.relay(ctx, w, a, resp, class, nil, true, life, dog)
+		return
+	}
+	body, err := readWhole(resp, x.route.Limits.Response)
+	if errors.Is(err, errOverLimit) {
+		x.relay(ctx, w, a, resp, class, body, false, life, dog)
+		return
+	}
+	if err != nil {
+		timeout, what := x.explain(life, err)
+		what = "its answer (status " + strconv.Itoa(resp.StatusCode) + ") was cut short: " + what
+		x.doubted(ctx, a, what, x.outcome(resp, nil, false, 0), nil)
+		x.unknown(a, timeout, what).write(x, w)
+		return
+	}
+	sum := sha256.Sum256(body)
+	o := x.outcome(resp, sum[:], true, int64(len(body)))
+	state := x.conclude(ctx, a, class, o, body)
+	x.head(w, resp, a, state)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(body)
+	copyTrailer(w, resp)
+}
+
+// conclude records a whole answer by its class and returns the state that the
+// ledger shows afterwards.
+func (x *exchange) conclude(ctx context.Context, a *attempt, class policy.Class, o *keystore.Outcome, body []byte) keystore.State {
+	x.line.decision += ":" + class.String()
+	switch class {
+	case policy.ClassFinal:
+		return x.settle(ctx, a, keystore.Event{Kind: keystore.Complete, Keep: x.p.cfg.Retention, Outcome: o, Body: body})
+	case policy.ClassNotApplied:
+		return x.released(ctx, a, "the upstream answered "+strconv.Itoa(o.Status)+": not applied")
+	default:
+		return x.doubted(ctx, a, "the upstream answered "+strconv.Itoa(o.Status)+", which does not tell whether it took effect", o, body)
+	}
+}
+
+func (x *exchange) outcome(resp *http.Response, sum []byte, retained bool, size int64) *keystore.Outcome {
+	o := &keystore.Outcome{Source: keystore.FromResponse, Status: resp.StatusCode, Header: storedFields(resp.Header), BodySize: size, Retained: retained}
+	if len(resp.Trailer) > 0 {
+		o.Trailer = storedFields(resp.Trailer)
+	}
+	if sum != nil {
+		o.BodySHA256 = hex.EncodeToString(sum)
+	}
+	return o
+}
+
+// relay passes an answer on as it comes and records it at its end. head is what
+// was read already; keep says whether the body may still fit what is kept.
+func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt, resp *http.Response, class policy.Class, head []byte, keep bool, life context.Context, dog *watchdog) {
+	announceTrailer(w, resp)
+	x.head(w, resp, a, keystore.Dispatched)
+	w.WriteHeader(resp.StatusCode)
+	rc := http.NewResponseController(w)
+	c := &copying{w: w, sum: sha256.New(), limit: x.route.Limits.Response, keep: keep}
+	c.write(head)
+	buf := x.p.buffers.Get()
+	defer x.p.buffers.Put(buf)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			dog.alive()
+			c.write(buf[:n])
+			if c.gone == nil {
+				// A caller that left does not stop the recording.
+				c.gone = rc.Flush()
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			_, what := x.explain(life, err)
+			x.doubted(ctx, a, "its answer (status "+strconv.Itoa(resp.StatusCode)+") was cut short after "+strconv.FormatInt(c.size, 10)+" bytes: "+what, x.outcome(resp, nil, false, c.size), nil)
+			x.line.status = resp.StatusCode
+			// The status is out; only a broken connection can say that this is not
+			// the whole answer.
+			panic(http.ErrAbortHandler)
+		}
+	}
+	x.conclude(ctx, a, class, x.outcome(resp, c.sum.Sum(nil), c.keep, c.size), c.body())
+	x.line.status = resp.StatusCode
+	copyTrailer(w, resp)
+}
+
+// copying is an answer on its way to the caller and, while it fits, to the
+// record.
+type copying struct {
+	w     io.Writer
+	gone  error // the caller can no longer be reached
+	sum   hash.Hash
+	kept  []byte
+	limit int64
+	size  int64
+	keep  bool
+}
+
+func (c *copying) write(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	c.size += int64(len(b))
+	c.sum.Write(b)
+	if c.keep = c.keep && c.size <= c.limit; c.keep {
+		c.kept = append(c.kept, b...)
+	} else {
+		c.kept = nil
+	}
+	if c.gone == nil {
+		_, c.gone = c.w.Write(b)
+	}
+}
+
+func (c *copying) body() []byte {
+	if !c.keep {
+		return nil
+	}
+	return c.kept
+}
+
+// head writes the header fields of an upstream's answer, without the status.
+func (x *exchange) head(w http.ResponseWriter, resp *http.Response, a *attempt, state keystore.State) {
+	x.line.status = resp.StatusCode
+	h := w.Header()
+	copyResponseHeader(h, resp.Header)
+	x.tag(h, a, state)
+	addProxyStatus(h, resp.StatusCode)
+}
+
+// tag sets the fields that say which operation an answer belongs to.
+func (x *exchange) tag(h http.Header, a *attempt, state keystore.State) {
+	h[headerKey] = []string{x.id.Key}
+	a.mu.Lock()
+	h[headerOperation] = []string{a.rec.Operation}
+	a.mu.Unlock()
+	h[headerState] = []string{state.String()}
+	delete(h, headerReplayed)
+}
+
+// addProxyStatus tells the upstream's answers from our own (RFC 9209).
+func addProxyStatus(h http.Header, status int) {
+	h["Proxy-Status"] = append(h["Proxy-Status"], "fencepost; received-status="+strconv.Itoa(status))
+}
