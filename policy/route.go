@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"net/url"
+	"time"
+)
+
+// Route is one rule: which requests it is for, where they go, and how far they are
+// governed (DESIGN section 9). Fill one and give it to NewTable, which checks it and
+// puts the defaults in; the routes a Table gives out are read-only.
+type Route struct {
+	// Name tells the route in logs, metrics and records: 1 to 64 letters, digits,
+	// dots, underscores and hyphens, unique in its table. Required.
+	Name string
+
+	// Host the request must name: "" is any, "api.example.com" exactly that one,
+	// "*.example.com" every name below example.com, however deep, but not
+	// example.com itself. An IP address is compared as an address, in any spelling.
+	// Case, port and a trailing dot of the request do not matter. Non-ASCII names
+	// are written in their xn-- form.
+	Host string
+
+	// Path the request must start with, percent-encoded as in a URL. "" and "/" are
+	// every path; "/v1/" is what starts with "/v1/"; "/v1" is "/v1" itself and what
+	// starts with "/v1/", but not "/v10". Case matters. How encodings are compared:
+	// Table.Match.
+	Path string
+
+	// Upstream the request is sent to: http or https, a host, perhaps a port, and
+	// perhaps a path that goes in front of the request's whole path. Required.
+	Upstream *url.URL
+
+	// Enforce turns the route's rules on. Without it the route is a plain reverse proxy.
+	Enforce bool
+
+	// Methods that are governed. Others pass, unless they bring a key. Upper case;
+	// safe methods cannot be listed. Default: POST, PUT, PATCH, DELETE.
+	Methods []string
+
+	Key         KeyRule
+	UpstreamKey UpstreamKeyRule
+	Fingerprint FingerprintRule
+
+	// Wait is how long a duplicate waits for a result that is in flight. 0, the
+	// default, answers 409 at once.
+	Wait time.Duration
+
+	// Timeout is how long an upstream may take to answer before the outcome is
+	// unknown. Default: 60 s.
+	Timeout time.Duration
+
+	Limits Limits
+}
+
+// KeyRule says where a request's key is and what happens without one.
+type KeyRule struct {
+	// Header is the field that holds the key, in canonical form once it is in a
+	// Table. Default: Idempotency-Key.
+	Header string
+	// Missing is what happens to a request of a governed method that has no key.
+	Missing Missing
+}
+
+// Missing is what happens to a governed request without a key.
+type Missing uint8
+
+const (
+	// MissingReject refuses it: without a key, a retry is a second effect. The
+	// zero value.
+	MissingReject Missing = iota
+	// MissingPass sends it on ungoverned.
+	MissingPass
+)
+
+// UpstreamKeyRule says which key the upstream gets.
+type UpstreamKeyRule struct {
+	Send UpstreamKeySend
+	// Header is the field it is sent in. Default: KeyRule.Header.
+	Header string
+}
+
+// UpstreamKeySend is which key the upstream gets.
+type UpstreamKeySend uint8
+
+const (
+	// SendSame gives the upstream the caller's key, so that an upstream which
+	// deduplicates by itself is a second fence. The zero value.
+	SendSame UpstreamKeySend = iota
+	// SendNone keeps the key here, for an upstream that refuses unknown fields.
+	SendNone
+)
+
+// FingerprintRule says what makes two requests the same one, besides method,
+// target and body, which always count.
+type FingerprintRule struct {
+	// Headers are request fields that count too; in canonical form and sorted once
+	// they are in a Table. Credentials cannot be listed: they change between retries.
+	Headers []string
+}
+
+// Limits bound what is kept of one exchange, in bytes.
+type Limits struct {
+	// Request is the longest request body. Default: 10 MiB.
+	Request int64
+	// Response is the longest response body that is kept for replay. Default: 1 MiB.
+	Response int64
+}
+
+// Governed reports whether the route binds a request to a key. hasKey is whether
+// the key's field is present, well-formed or not: a malformed key is refused, and
+// only a governed request can be. Whether a governed request may do without a key
+// is KeyRule.Missing's to say.
+//
+// Safe methods (RFC 9110 section 9.2.1) never are, even with a key: they have no
+// effect to fence. A listed method is recognised in any case, because "post" is not
+// POST by the letter but is to many servers; a safe method is only itself.
+func (r *Route) Governed(method string, hasKey bool) bool {
+	switch {
+	case !r.Enforce || safeMethod(method):
+		return false
+	case hasKey:
+		return true
+	}
+	for _, listed := range r.Methods {
+		if equalFold(listed, method) {
+			return true
+		}
+	}
+	return false
+}
+
+func safeMethod(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"fmt"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// prepare returns a copy of r that shares nothing with it and has its defaults
+// filled in and its spellings made canonical, with every problem it found. A
+// problem starts with the configuration key it is about (DESIGN section 9).
+func prepare(r Route) (*Route, []error) {
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+
+	if !isName(r.Name) {
+		bad("name: must be 1 to 64 letters, digits, dots, underscores or hyphens")
+	}
+	if r.Host != "" {
+		r.Host = strings.ToLower(strings.TrimSuffix(r.Host, "."))
+		name, below := strings.CutPrefix(r.Host, "*.")
+		if err := checkHost(name); err != nil {
+			bad("match.host: %w", err)
+		} else if below && isAddress(name) {
+			bad("match.host: an address has no names below it")
+		}
+	}
+	if err := checkPath(r.Path); err != nil {
+		bad("match.path: %w", err)
+	}
+	r.Path = plainPath(r.Path)
+
+	r.Upstream = prepareUpstream(r.Upstream, bad)
+
+	r.Methods = slices.Clone(r.Methods)
+	if len(r.Methods) == 0 {
+		r.Methods = []string{"POST", "PUT", "PATCH", "DELETE"}
+	}
+	for _, m := range r.Methods {
+		switch {
+		case !isToken(m) || m != strings.ToUpper(m):
+			bad("methods: %q is not a method; methods are upper case", m)
+		case safeMethod(m):
+			bad("methods: %s is safe and is never governed", m)
+		case m == "CONNECT":
+			bad("methods: CONNECT opens a tunnel and is never governed")
+		}
+	}
+
+	if r.Key.Missing > MissingPass {
+		bad("key.missing: %d is no known choice", r.Key.Missing)
+	}
+	if r.UpstreamKey.Send > SendNone {
+		bad("upstream_key.send: %d is no known choice", r.UpstreamKey.Send)
+	}
+	if r.Key.Header == "" {
+		r.Key.Header = "Idempotency-Key"
+	}
+	if r.UpstreamKey.Header == "" {
+		r.UpstreamKey.Header = r.Key.Header
+	} else if reason := unfitField(r.UpstreamKey.Header); reason != "" {
+		bad("upstream_key.header: %s", reason)
+	}
+	if reason := unfitField(r.Key.Header); reason != "" {
+		bad("key.header: %s", reason)
+	}
+	r.Key.Header = textproto.CanonicalMIMEHeaderKey(r.Key.Header)
+	r.UpstreamKey.Header = textproto.CanonicalMIMEHeaderKey(r.UpstreamKey.Header)
+
+	for _, name := range r.Fingerprint.Headers {
+		// Content-Type and its like do say something about the payload, so they may
+		// count here, though they cannot hold a key.
+		if reason := unfitField(name); reason != "" && !payloadField(name) {
+			bad("fingerprint.headers: %s", reason)
+		} else if equalFold(name, r.Key.Header) {
+			bad("fingerprint.headers: %q is the key's own field", name)
+		}
+	}
+	r.Fingerprint.Headers = canonicalNames(slices.Clone(r.Fingerprint.Headers))
+
+	if r.Wait < 0 {
+		bad("duplicates.wait: must not be negative")
+	}
+	fill(&r.Timeout, 60*time.Second, "timeout", bad)
+	fill(&r.Limits.Request, 10<<20, "limits.request", bad)
+	fill(&r.Limits.Response, 1<<20, "limits.response", bad)
+	return &r, problems
+}
+
+// fill sets a number that is 0 to its default, and refuses a negative one.
+func fill[N ~int64](n *N, standard N, key string, bad func(string, ...any)) {
+	if *n == 0 {
+		*n = standard
+	} else if *n < 0 {
+		bad("%s: must be positive", key)
+	}
+}
+
+// prepareUpstream copies an upstream's URL with its host as Target spells it. No
+// problem repeats the URL: it may hold a password.
+func prepareUpstream(u *url.URL, bad func(string, ...any)) *url.URL {
+	if u == nil {
+		bad("upstream: is missing")
+		return nil
+	}
+	up := *u
+	up.Scheme = strings.ToLower(up.Scheme)
+	if up.Scheme != "http" && up.Scheme != "https" {
+		bad("upstream: the scheme must be http or https")
+	}
+	if up.User != nil {
+		bad("upstream: a URL is no place for credentials")
+	}
+	if up.RawQuery != "" || up.ForceQuery || up.Fragment != "" {
+		bad("upstream: must have no query and no fragment")
+	}
+	if err := checkHost(up.Hostname()); err != nil {
+		bad("upstream: host: %w", err)
+	}
+	if port := up.Port(); port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil || port[0] == '0' {
+			bad("upstream: the port must be 1 to 65535")
+		}
+	}
+	if err := checkPath(up.EscapedPath()); err != nil {
+		bad("upstream: %w", err)
+	}
+	up.Host = targetHost(&up)
+	return &up
+}
