@@ -94,7 +94,7 @@ const readyTimeout = 2 * time.Second
 // outcomes, and a ledger that answers and keeps the promise.
 func (p *Proxy) readyz(w http.ResponseWriter, r *http.Request) {
 	var why []string
-	if p.draining.Load() {
+	if p.leaving.Load() {
 		why = append(why, "draining")
 	}
 	if p.backlog.full() {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -114,7 +113,7 @@ func (p *Proxy) lookup(w http.ResponseWriter, r *http.Request) {
 	}
 	doc := p.describe(&rep)
 	h := w.Header()
-	h.Set(headerKey, rep.Record.Key)
+	h.Set(headerKey, policy.FormatKey(rep.Record.Key))
 	h.Set(headerOperation, rep.Record.Operation)
 	h.Set(headerState, doc.State.String())
 	writeJSON(w, http.StatusOK, doc)
@@ -138,12 +137,11 @@ func (p *Proxy) lookupResponse(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, err := json.MarshalIndent(v, "", "  ")
+	body, err := marshal(v, "  ")
 	if err != nil {
 		writeProblem(w, &problem{code: codeInternal, retry: retrySameKey, detail: "The answer could not be written as JSON."})
 		return
 	}
-	body = append(body, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"os"
@@ -84,6 +86,9 @@ type UpstreamConfig struct {
 	// Defaults 10 s each.
 	DialTimeout time.Duration
 	TLSTimeout  time.Duration
+	// Roots are the certificate authorities that upstreams are checked against.
+	// Default: the system's.
+	Roots *x509.CertPool
 	// MaxHeaderBytes bounds an upstream's response header. Default 1 MiB.
 	MaxHeaderBytes int64
 }
@@ -137,7 +142,7 @@ func (c *Config) fill() error {
 	def(&c.Upstream.TLSTimeout, 10*time.Second)
 	def(&c.Upstream.MaxHeaderBytes, 1<<20)
 	if c.Instance == "" {
-		c.Instance = newInstance()
+		c.Instance = NewInstance()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -155,6 +160,7 @@ func def[T comparable](v *T, d T) {
 
 func (c *Config) pool() upstream.Options {
 	return upstream.Options{
+		TLS:            &tls.Config{RootCAs: c.Upstream.Roots, MinVersion: tls.VersionTLS12},
 		MaxIdlePerHost: c.Upstream.MaxIdle, MaxConnsPerHost: c.Upstream.MaxConns,
 		IdleTimeout: c.Upstream.IdleTimeout, DialTimeout: c.Upstream.DialTimeout, TLSHandshakeTimeout: c.Upstream.TLSTimeout,
 	}

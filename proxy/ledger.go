@@ -31,9 +31,9 @@ func newLedger(s keystore.Store, instance string, m *metrics) *ledger {
 	return l
 }
 
-// newInstance names this process: the host, so that a person knows where to
-// look, and random bits, so that a restart is another instance.
-func newInstance() string {
+// NewInstance names a process: the host, so that a person knows where to look,
+// and random bits, so that a restart is another instance.
+func NewInstance() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:])
 	host, err := os.Hostname()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"fencepost/keystore"
@@ -69,3 +70,16 @@ func (l *line) write(log *slog.Logger) {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// refused logs and counts a request that was turned away before it had an
+// operation. Its key, if any, is not logged: it may be anything.
+func (p *Proxy) refused(r *http.Request, id identity, prob *problem) {
+	p.metrics.answers.WithLabelValues(string(prob.code), keystore.StateNone.String()).Inc()
+	route := ""
+	if id.route != nil {
+		route = id.route.Name
+	}
+	p.log.LogAttrs(context.Background(), slog.LevelInfo, "refused",
+		slog.String("code", string(prob.code)), slog.Int("status", prob.resolved().status), slog.String("scope", id.scope), slog.String("route", route),
+		slog.String("method", r.Method), slog.String("host", r.Host), slog.String("path", r.URL.Path), slog.String("remote", r.RemoteAddr), slog.String("reason", prob.detail))
+}

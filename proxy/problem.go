@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
 
 	"fencepost/keystore"
+	"fencepost/policy"
 )
 
 // code names a situation in which Fencepost answers by itself. It is the
@@ -149,7 +151,7 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	h := w.Header()
 	if p.id.Key != "" {
 		b.Lookup = lookupPath(p.id.Key)
-		h.Set("Idempotency-Key", p.id.Key)
+		h.Set(headerKey, policy.FormatKey(p.id.Key))
 	}
 	if p.record != nil {
 		b.Operation = p.record.Operation
@@ -166,18 +168,27 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	if p.code == codeCallerUnknown {
 		h.Set("WWW-Authenticate", `Bearer realm="fencepost"`)
 	}
-	body, err := json.Marshal(&b)
+	body, err := marshal(&b, "")
 	if err != nil {
 		// unreachable: problemBody has only types that always marshal.
 		panic("proxy: " + err.Error())
 	}
-	body = append(body, '\n')
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("Proxy-Status", proxyStatus(p.code))
 	w.WriteHeader(s.status)
 	_, _ = w.Write(body)
+}
+
+// marshal writes JSON for an API, not for a page: < > & stay as they are.
+func marshal(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+	return b.Bytes(), err
 }
 
 // proxyStatus tells our own answers from the upstream's: RFC 9209, with the

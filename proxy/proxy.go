@@ -40,6 +40,7 @@ type Proxy struct {
 	kill context.CancelCauseFunc
 	// draining is set when no new effect may begin.
 	draining atomic.Bool
+	leaving  atomic.Bool
 	running  sync.WaitGroup
 	inFlight atomic.Int64
 }
@@ -76,7 +77,7 @@ func newTransport(c UpstreamConfig) *http.Transport {
 	return &http.Transport{
 		Proxy: nil, DialContext: d.DialContext, DisableCompression: true,
 		MaxIdleConns: 0, MaxIdleConnsPerHost: c.MaxIdle, IdleConnTimeout: c.IdleTimeout,
-		TLSHandshakeTimeout: c.TLSTimeout, MaxResponseHeaderBytes: c.MaxHeaderBytes,
+		TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: c.TLSTimeout, MaxResponseHeaderBytes: c.MaxHeaderBytes,
 		WriteBufferSize: bufferSize / 4, ReadBufferSize: bufferSize / 4,
 		// Setting this keeps HTTP/1.1: HTTP/2 to upstreams is not offered.
 		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
@@ -104,6 +105,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rules := p.rules.Load()
 	id, prob := p.identify(r, rules)
 	if prob != nil {
+		p.refused(r, id, prob)
 		writeProblem(w, prob)
 		return
 	}
@@ -118,15 +120,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Admin serves the admin listener: /healthz, /readyz and /metrics.
 func (p *Proxy) Admin() http.Handler { return p.admin }
 
-// Drain stops new effects: governed requests get 503 from now on, and /readyz
-// fails. Requests under way go on. Call it before the listeners are closed.
-func (p *Proxy) Drain() { p.draining.Store(true) }
+// NotReady makes /readyz fail, so that a balancer looks elsewhere. Requests are
+// still served.
+func (p *Proxy) NotReady() { p.leaving.Store(true) }
 
-// Shutdown waits for the effects under way. When ctx ends first, what is left is
+// Shutdown lets no new effect begin (governed requests get 503) and waits for the effects under way. When ctx ends first, what is left is
 // cut off and recorded as UNKNOWN. Outcomes that still wait for the ledger get
 // a last chance of two seconds. The ledger may be closed afterwards.
 func (p *Proxy) Shutdown(ctx context.Context) error {
-	p.Drain()
+	p.NotReady()
+	p.draining.Store(true)
 	done := make(chan struct{})
 	go func() {
 		for p.inFlight.Load() > 0 {

@@ -155,7 +155,7 @@ func (x *exchange) head(w http.ResponseWriter, resp *http.Response, a *attempt, 
 
 // tag sets the fields that say which operation an answer belongs to.
 func (x *exchange) tag(h http.Header, a *attempt, state keystore.State) {
-	h[headerKey] = []string{x.id.Key}
+	h[headerKey] = []string{policy.FormatKey(x.id.Key)}
 	a.mu.Lock()
 	h[headerOperation] = []string{a.rec.Operation}
 	a.mu.Unlock()

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"fencepost/keystore"
+)
+
+// checkTimeout bounds the whole check of a ledger.
+const checkTimeout = 15 * time.Second
+
+// check prints a verdict on configuration and ledger. It exits 0 when a serve
+// with the same flags would keep the promise.
+func check(args []string, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("check", flag.ContinueOnError)
+	var s settings
+	s.register(fs)
+	if code, done := parse(fs, args, stderr); done {
+		return code
+	}
+	c, err := s.load()
+	if err != nil {
+		fmt.Fprintf(stdout, "configuration: refused\n%v\n", err)
+		return exitFailed
+	}
+	fmt.Fprintf(stdout, "configuration: ok, %d route(s), %d caller(s)\n", len(c.Routes), len(c.Callers))
+
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	store, err := openLedger(ctx, c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		fmt.Fprintf(stdout, "ledger: refused\n  %v\n", err)
+		return exitFailed
+	}
+	defer store.Close()
+	findings, err := store.Check(ctx)
+	if err != nil {
+		fmt.Fprintf(stdout, "ledger: not available\n  %v\n", err)
+		return exitFailed
+	}
+	return printFindings(stdout, findings)
+}
+
+func printFindings(w io.Writer, findings []keystore.Finding) int {
+	code, verdict := exitOK, "ok"
+	for _, f := range findings {
+		if f.Fatal {
+			code, verdict = exitFailed, "refused"
+		}
+	}
+	fmt.Fprintf(w, "ledger: %s\n", verdict)
+	for _, f := range findings {
+		kind := "warning"
+		if f.Fatal {
+			kind = "error"
+		}
+		fmt.Fprintf(w, "  %s: %s\n", kind, f.Message)
+	}
+	return code
+}

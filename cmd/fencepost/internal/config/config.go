@@ -1,0 +1,222 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// Config is a whole configuration, with defaults filled in.
+type Config struct {
+	Listen         string   `yaml:"listen"`
+	AllowAnonymous bool     `yaml:"allow_anonymous"`
+	Admin          Admin    `yaml:"admin"`
+	Ledger         Ledger   `yaml:"ledger"`
+	Callers        []Caller `yaml:"callers"`
+	Routes         []Route  `yaml:"routes"`
+	Forwarded      string   `yaml:"forwarded"`
+	Limits         Limits   `yaml:"limits"`
+	Upstreams      Upstream `yaml:"upstreams"`
+	Drain          Drain    `yaml:"drain"`
+	Log            Log      `yaml:"log"`
+}
+
+// Admin is the admin listener: health and metrics.
+type Admin struct {
+	Listen string `yaml:"listen"`
+	Token  Secret `yaml:"token"`
+}
+
+// Ledger says where records are kept and for how long.
+type Ledger struct {
+	URL            Secret   `yaml:"url"`
+	Retention      Duration `yaml:"retention"`
+	Tombstone      Duration `yaml:"tombstone"`
+	FingerprintKey Secret   `yaml:"fingerprint_key"`
+	Timeout        Duration `yaml:"timeout"`
+	OwnerDeadline  Duration `yaml:"owner_deadline"`
+	SweepEvery     Duration `yaml:"sweep_every"`
+	Replicas       int      `yaml:"replicas"`
+	ReplicaTimeout Duration `yaml:"replica_timeout"`
+	ReplicaFsync   bool     `yaml:"replica_fsync"`
+	OnRollback     string   `yaml:"on_rollback"`
+	Prefix         string   `yaml:"prefix"`
+	CA             string   `yaml:"ca"`
+}
+
+// Caller is one identity that may call.
+type Caller struct {
+	Name  string `yaml:"name"`
+	Token Secret `yaml:"token"`
+}
+
+// Route is one rule; the first that matches wins.
+type Route struct {
+	Name        string      `yaml:"name"`
+	Match       Match       `yaml:"match"`
+	Upstream    string      `yaml:"upstream"`
+	Enforce     bool        `yaml:"enforce"`
+	Methods     []string    `yaml:"methods"`
+	Key         Key         `yaml:"key"`
+	UpstreamKey UpstreamKey `yaml:"upstream_key"`
+	Fingerprint Fingerprint `yaml:"fingerprint"`
+	Duplicates  Duplicates  `yaml:"duplicates"`
+	Timeout     Duration    `yaml:"timeout"`
+	Limits      RouteLimits `yaml:"limits"`
+}
+
+func (r *Route) defaults() {
+	*r = Route{
+		Enforce: true, Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
+		Key:         Key{Header: "Idempotency-Key", Missing: "reject"},
+		UpstreamKey: UpstreamKey{Send: "same"},
+		Timeout:     Duration(60 * time.Second),
+		Limits:      RouteLimits{Request: 10 << 20, Response: 1 << 20},
+	}
+}
+
+// Match says which requests a route is for.
+type Match struct {
+	Host string `yaml:"host"`
+	Path string `yaml:"path"`
+}
+
+// Key says where the idempotency key is and what happens without one.
+type Key struct {
+	Header  string `yaml:"header"`
+	Missing string `yaml:"missing"`
+}
+
+// UpstreamKey says which key the upstream gets, and in which field.
+type UpstreamKey struct {
+	Send   string `yaml:"send"`
+	Header string `yaml:"header"`
+}
+
+// Fingerprint says what makes two requests the same one.
+type Fingerprint struct {
+	Headers []string `yaml:"headers"`
+}
+
+// Duplicates says what a duplicate gets while the first is in flight.
+type Duplicates struct {
+	Wait Duration `yaml:"wait"`
+}
+
+// RouteLimits bound one exchange.
+type RouteLimits struct {
+	Request  Bytes `yaml:"request"`
+	Response Bytes `yaml:"response"`
+}
+
+// Limits bound the process.
+type Limits struct {
+	Header        Bytes    `yaml:"header"`
+	HeaderTimeout Duration `yaml:"header_timeout"`
+	BodyTimeout   Duration `yaml:"body_timeout"`
+	BodyMemory    Bytes    `yaml:"body_memory"`
+	IdleTimeout   Duration `yaml:"idle_timeout"`
+	Wait          Duration `yaml:"wait"`
+	Waiters       int      `yaml:"waiters"`
+	Pending       int      `yaml:"pending"`
+	PendingBytes  Bytes    `yaml:"pending_bytes"`
+}
+
+// Upstream tunes the connections to upstreams.
+type Upstream struct {
+	MaxIdle     int      `yaml:"max_idle"`
+	MaxConns    int      `yaml:"max_conns"`
+	IdleTimeout Duration `yaml:"idle_timeout"`
+	DialTimeout Duration `yaml:"dial_timeout"`
+	TLSTimeout  Duration `yaml:"tls_timeout"`
+	Header      Bytes    `yaml:"header"`
+	CA          string   `yaml:"ca"`
+}
+
+// Drain says how a stop goes.
+type Drain struct {
+	Delay   Duration `yaml:"delay"`
+	Timeout Duration `yaml:"timeout"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level"`
+	Format string `yaml:"format"`
+}
+
+// Default is the configuration without a file: what every key is when it is
+// left out. It has no routes.
+func Default() *Config {
+	return &Config{
+		Listen: "127.0.0.1:8080",
+		Admin:  Admin{Listen: "127.0.0.1:8081"},
+		Ledger: Ledger{
+			URL: "sqlite://fencepost.db", Retention: Duration(24 * time.Hour), Tombstone: Duration(720 * time.Hour),
+			Timeout: Duration(2 * time.Second), OwnerDeadline: Duration(30 * time.Second), SweepEvery: Duration(time.Minute),
+			ReplicaTimeout: Duration(500 * time.Millisecond), OnRollback: "refuse", Prefix: "fencepost",
+		},
+		Forwarded: "off",
+		Limits: Limits{
+			Header: 64 << 10, HeaderTimeout: Duration(10 * time.Second), BodyTimeout: Duration(60 * time.Second), BodyMemory: 256 << 10,
+			IdleTimeout: Duration(120 * time.Second), Wait: Duration(60 * time.Second), Waiters: 10_000, Pending: 10_000, PendingBytes: 256 << 20,
+		},
+		Upstreams: Upstream{
+			MaxIdle: 256, IdleTimeout: Duration(30 * time.Second), DialTimeout: Duration(10 * time.Second), TLSTimeout: Duration(10 * time.Second), Header: 1 << 20,
+		},
+		Drain: Drain{Timeout: Duration(30 * time.Second)},
+		Log:   Log{Level: "info", Format: "json"},
+	}
+}
+
+// Load reads and checks a file. The error is *Problems where the file could be
+// read at all.
+func Load(file string) (*Config, error) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	return Parse(file, src, os.LookupEnv)
+}
+
+// Parse reads and checks a configuration; getenv looks secrets up.
+func Parse(file string, src []byte, getenv func(string) (string, bool)) (*Config, error) {
+	d := &decoder{places: make(map[string]*token.Position), getenv: getenv}
+	c := Default()
+	if root := d.parse(src); root != nil {
+		d.value(root, reflect.ValueOf(c).Elem(), "")
+		if len(d.problems) == 0 {
+			c.validate(d.at)
+		}
+	}
+	if len(d.problems) > 0 {
+		return nil, &Problems{File: file, List: d.sorted()}
+	}
+	return c, nil
+}
+
+// FromFlags is the configuration of `serve --upstream URL`: one route for
+// everything.
+func FromFlags(upstream string) (*Config, error) {
+	c := Default()
+	var r Route
+	r.defaults()
+	r.Name, r.Upstream = "all", upstream
+	c.Routes = []Route{r}
+	return c, c.Check()
+}
+
+// Check validates a configuration that did not come from a file.
+func (c *Config) Check() error {
+	var list []Problem
+	c.validate(func(path, format string, args ...any) {
+		list = append(list, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+	})
+	if len(list) > 0 {
+		return &Problems{File: "configuration", List: list}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package config
+
+import (
+	"cmp"
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Problem is one thing wrong with a configuration.
+type Problem struct {
+	Line, Column int
+	// Path is the key it is about, such as routes[0].upstream.
+	Path    string
+	Message string
+}
+
+// Problems are all of them, in the order of the file.
+type Problems struct {
+	File string
+	List []Problem
+}
+
+// Error lists every problem on its own line.
+func (p *Problems) Error() string {
+	var b strings.Builder
+	for i, x := range p.List {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p.File)
+		if x.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", x.Line, x.Column)
+		}
+		b.WriteString(": ")
+		if x.Path != "" {
+			b.WriteString(x.Path + ": ")
+		}
+		b.WriteString(x.Message)
+	}
+	return b.String()
+}
+
+// decoder walks a YAML tree beside a Go value and notes every disagreement.
+type decoder struct {
+	problems []Problem
+	places   map[string]*token.Position
+	getenv   func(string) (string, bool)
+}
+
+func (d *decoder) fail(path string, at *token.Position, format string, args ...any) {
+	p := Problem{Path: path, Message: fmt.Sprintf(format, args...)}
+	if at != nil {
+		p.Line, p.Column = at.Line, at.Column
+	}
+	d.problems = append(d.problems, p)
+}
+
+// at notes a problem that was found after decoding, at the place of its path
+// or, where that was left out, of the nearest key above it.
+func (d *decoder) at(path, format string, args ...any) {
+	place := path
+	for d.places[place] == nil && place != "" {
+		if i := strings.LastIndexAny(place, ".["); i >= 0 {
+			place = place[:i]
+		} else {
+			place = ""
+		}
+	}
+	d.fail(path, d.places[place], format, args...)
+}
+
+func (d *decoder) sorted() []Problem {
+	slices.SortStableFunc(d.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return d.problems
+}
+
+// parse returns the document's root, or nil when it is empty or broken.
+func (d *decoder) parse(src []byte) ast.Node {
+	f, err := parser.ParseBytes(src, 0)
+	if err != nil {
+		// The library's message starts with its own [line:column].
+		msg, _, _ := strings.Cut(err.Error(), "\n")
+		var line, col int
+		if n, _ := fmt.Sscanf(msg, "[%d:%d]", &line, &col); n == 2 {
+			_, msg, _ = strings.Cut(msg, "] ")
+		}
+		d.problems = append(d.problems, Problem{Line: line, Column: col, Message: "not valid YAML: " + msg})
+		return nil
+	}
+	var root ast.Node
+	for _, doc := range f.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if root != nil {
+			d.fail("", doc.Body.GetToken().Position, "a second document; a configuration is one")
+			return nil
+		}
+		root = doc.Body
+	}
+	if root == nil {
+		d.fail("", nil, "the file is empty; see config.example.yaml")
+	}
+	return root
+}
+
+var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// value decodes n into v, which is settable.
+func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
+	pos := n.GetToken().Position
+	switch n.Type() {
+	case ast.AnchorType, ast.AliasType, ast.MergeKeyType, ast.TagType:
+		d.fail(path, pos, "anchors, aliases, merge keys and tags are not supported")
+		return
+	case ast.NullType:
+		d.fail(path, pos, "has no value; leave the key out for its default")
+		return
+	}
+	d.places[path] = pos
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem(), path)
+		return
+	}
+	if v.Addr().Type().Implements(textUnmarshaler) {
+		if s, ok := d.scalar(n, path); ok {
+			if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
+				d.fail(path, pos, "%v", err)
+			}
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.mapping(n, v, path)
+	case reflect.Slice:
+		d.sequence(n, v, path)
+	case reflect.Bool:
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			d.fail(path, pos, "must be true or false")
+			return
+		}
+		v.SetBool(b.Value)
+	case reflect.Int, reflect.Int64:
+		i, ok := n.(*ast.IntegerNode)
+		if !ok {
+			d.fail(path, pos, "must be a whole number")
+			return
+		}
+		switch x := i.Value.(type) {
+		case uint64:
+			if x > 1<<31 {
+				d.fail(path, pos, "is too large")
+				return
+			}
+			v.SetInt(int64(x))
+		default:
+			d.fail(path, pos, "must not be negative")
+		}
+	case reflect.String:
+		s, ok := d.scalar(n, path)
+		if !ok {
+			return
+		}
+		if v.Type() == reflect.TypeFor[Secret]() {
+			x, err := Expand(s, d.getenv)
+			if err != nil {
+				d.fail(path, pos, "%v", err)
+			}
+			s = x
+		} else if strings.Contains(s, "${") {
+			d.fail(path, pos, "${…} is for secrets only; write the value here")
+		}
+		v.SetString(s)
+	default:
+		panic("config: no decoding for " + v.Type().String())
+	}
+}
+
+// scalar returns the text of a string or a number.
+func (d *decoder) scalar(n ast.Node, path string) (string, bool) {
+	switch x := n.(type) {
+	case *ast.StringNode:
+		return x.Value, true
+	case *ast.LiteralNode:
+		return x.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value, true
+	case *ast.BoolNode:
+		// "off" and friends are booleans to YAML 1.1 and words to people.
+		return n.GetToken().Value, true
+	}
+	d.fail(path, n.GetToken().Position, "must be a single value")
+	return "", false
+}
+
+func (d *decoder) sequence(n ast.Node, v reflect.Value, path string) {
+	s, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.fail(path, n.GetToken().Position, "must be a list")
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
+	for i, e := range s.Values {
+		elem := v.Index(i)
+		if init, ok := elem.Addr().Interface().(interface{ defaults() }); ok {
+			init.defaults()
+		}
+		d.value(e, elem, fmt.Sprintf("%s[%d]", path, i))
+	}
+}
+
+func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
+	var pairs []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		pairs = m.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{m}
+	default:
+		d.fail(path, n.GetToken().Position, "must be a mapping of keys to values")
+		return
+	}
+	fields := fieldsOf(v.Type())
+	seen := make(map[string]bool)
+	for _, kv := range pairs {
+		pos := kv.Key.GetToken().Position
+		name := kv.Key.GetToken().Value
+		sub := strings.TrimPrefix(path+"."+name, ".")
+		i, known := fields[name]
+		switch {
+		case !known:
+			d.fail(path, pos, "unknown key %q%s", name, suggest(name, fields))
+		case seen[name]:
+			d.fail(path, pos, "the key %q stands twice", name)
+		default:
+			seen[name] = true
+			d.value(kv.Value, v.Field(i), sub)
+			d.places[sub] = pos
+		}
+	}
+}
+
+// fieldsOf maps the YAML names of a struct to its field indexes.
+func fieldsOf(t reflect.Type) map[string]int {
+	m := make(map[string]int, t.NumField())
+	for i := range t.NumField() {
+		if name := t.Field(i).Tag.Get("yaml"); name != "" {
+			m[name] = i
+		}
+	}
+	return m
+}
+
+// suggest names the known key that is meant, or all of them.
+func suggest(name string, fields map[string]int) string {
+	names := make([]string, 0, len(fields))
+	for f := range fields {
+		names = append(names, f)
+	}
+	slices.Sort(names)
+	for _, f := range names {
+		if strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(f), strings.NewReplacer("-", "", "_", "").Replace(name)) {
+			return fmt.Sprintf("; did you mean %q?", f)
+		}
+	}
+	return "; known are " + strings.Join(names, ", ")
+}

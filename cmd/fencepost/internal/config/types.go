@@ -1,0 +1,88 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Duration is a time.Duration written like 30s, 10m or 24h.
+type Duration time.Duration
+
+// UnmarshalText reads Go's duration syntax. Negative durations are refused.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration; write it like 30s, 10m or 24h", b)
+	}
+	if v < 0 {
+		return fmt.Errorf("%q is negative", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Bytes is a size written like 64KiB, 10MiB or 1048576.
+type Bytes int64
+
+var units = []struct {
+	suffix string
+	factor int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
+
+// UnmarshalText reads a whole number with an optional unit.
+func (n *Bytes) UnmarshalText(b []byte) error {
+	s := strings.TrimSpace(string(b))
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(s, u.suffix)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		if err != nil || v < 0 || v > (1<<62)/u.factor {
+			break
+		}
+		*n = Bytes(v * u.factor)
+		return nil
+	}
+	return fmt.Errorf("%q is not a size; write it like 64KiB, 10MiB or 1048576", b)
+}
+
+// Secret is a string that may take its value, or parts of it, from the
+// environment. It is never printed.
+type Secret string
+
+// String hides the value.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "[secret]"
+}
+
+// GoString hides the value.
+func (s Secret) GoString() string { return s.String() }
+
+// Expand replaces each ${NAME} by the environment variable NAME, which must be
+// set and not empty.
+func Expand(s string, getenv func(string) (string, bool)) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		out.WriteString(before)
+		if !ok {
+			return out.String(), nil
+		}
+		name, after, ok := strings.Cut(rest, "}")
+		if !ok || name == "" {
+			return "", fmt.Errorf("a ${ is not closed; write ${NAME}")
+		}
+		v, set := getenv(name)
+		if !set || v == "" {
+			return "", fmt.Errorf("the environment variable %s is not set", name)
+		}
+		out.WriteString(v)
+		s = after
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// command is one subcommand. Its run returns the exit code.
+type command struct {
+	name  string
+	short string
+	run   func(args []string, stdout, stderr io.Writer) int
+}
+
+func commands() []command {
+	return []command{
+		{"serve", "run the proxy: [--config F | --upstream URL] [--listen A] [--ledger URL]", serve},
+		{"check", "verdict on configuration and ledger, for CI: [--config F | --upstream URL] [--ledger URL]", check},
+		{"version", "print the version", version},
+	}
+}
+
+// run dispatches to a subcommand.
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stderr)
+		return exitUsage
+	}
+	name := args[0]
+	if slices.Contains([]string{"help", "-h", "--help"}, name) {
+		usage(stdout)
+		return exitOK
+	}
+	if name == "--version" {
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name == name {
+			return c.run(args[1:], stdout, stderr)
+		}
+	}
+	fmt.Fprintf(stderr, "fencepost: there is no command %q\n\n", name)
+	usage(stderr)
+	return exitUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "fencepost sends each outbound mutation at most once, and knows what became of it.\n\nCommands:\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.short)
+	}
+	fmt.Fprint(w, "\n`fencepost COMMAND -h` shows a command's flags.\n")
+}
+
+// parse reads flags that take no further arguments. done is true when there is
+// nothing left to run; code is then the exit code.
+func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (code int, done bool) {
+	fs.SetOutput(stderr)
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK, true
+	case err != nil:
+		return exitUsage, true
+	}
+	if fs.NArg() > 0 {
+		fmt.Fprintf(stderr, "fencepost %s: unexpected argument %q\n", fs.Name(), fs.Arg(0))
+		return exitUsage, true
+	}
+	return exitOK, false
+}
+
+// fail prints an error the way every command does.
+func fail(stderr io.Writer, command string, err error) int {
+	fmt.Fprintf(stderr, "fencepost %s: %v\n", command, err)
+	return exitFailed
+}

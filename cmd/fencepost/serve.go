@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"fencepost/cmd/fencepost/internal/config"
+	"fencepost/keystore"
+	"fencepost/proxy"
+)
+
+// serve runs the proxy until SIGTERM or SIGINT. SIGHUP reloads the rules.
+func serve(args []string, _, stderr io.Writer) int {
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	var s settings
+	s.register(fs)
+	if code, done := parse(fs, args, stderr); done {
+		return code
+	}
+	c, err := s.load()
+	if err != nil {
+		fmt.Fprintf(stderr, "fencepost serve: the configuration is refused\n%v\n", err)
+		return exitUsage
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	srv, err := startServer(c, newLogger(c, stderr))
+	if err != nil {
+		return fail(stderr, "serve", err)
+	}
+	for {
+		select {
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				srv.reload(&s)
+				continue
+			}
+			// A second signal means now.
+			if err := srv.stop(signals); err != nil {
+				return fail(stderr, "serve", err)
+			}
+			return exitOK
+		case err := <-srv.failed:
+			_ = srv.stop(signals)
+			return fail(stderr, "serve", err)
+		}
+	}
+}
+
+// server is a running proxy with its listeners and its ledger.
+type server struct {
+	config *config.Config
+	log    *slog.Logger
+	ledger keystore.Store
+	proxy  *proxy.Proxy
+	main   *http.Server
+	admin  *http.Server
+	failed chan error
+}
+
+// startServer checks the ledger, binds the listeners and begins to serve. What
+// it began it undoes when a later step fails.
+func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
+	rules, err := rulesOf(c)
+	if err != nil {
+		return nil, err
+	}
+	instance := proxy.NewInstance()
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	store, err := openLedger(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			store.Close()
+		}
+	}()
+	if err := admit(ctx, store, log); err != nil {
+		return nil, err
+	}
+	pc, err := proxyConfig(c, rules, store, instance, log)
+	if err != nil {
+		return nil, err
+	}
+	// Bind before anything is started: a taken port is a slip, not a crash.
+	lis, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	adminLis, err := net.Listen("tcp", c.Admin.Listen)
+	if err != nil {
+		lis.Close()
+		return nil, fmt.Errorf("cannot listen for admin (admin.listen): %w", err)
+	}
+	p, err := proxy.New(pc)
+	if err != nil {
+		lis.Close()
+		adminLis.Close()
+		return nil, err
+	}
+	s := &server{config: c, log: log, ledger: store, proxy: p, failed: make(chan error, 2)}
+	s.main = httpServer(c, p, log)
+	s.admin = httpServer(c, p.Admin(), log)
+	go s.run(s.main, lis)
+	go s.run(s.admin, adminLis)
+	log.Info("serving", "version", versionString(), "listen", lis.Addr().String(), "admin", adminLis.Addr().String(), "instance", instance, "routes", len(c.Routes), "callers", len(c.Callers))
+	return s, nil
+}
+
+// admit asks the ledger whether it can keep the promise, and does not start on
+// one that cannot.
+func admit(ctx context.Context, store keystore.Store, log *slog.Logger) error {
+	findings, err := store.Check(ctx)
+	if err != nil {
+		return fmt.Errorf("the ledger is not available: %w", err)
+	}
+	var fatal []error
+	for _, f := range findings {
+		if f.Fatal {
+			fatal = append(fatal, errors.New("the ledger cannot keep the promise: "+f.Message))
+		} else {
+			log.Warn("ledger", "finding", f.Message)
+		}
+	}
+	return errors.Join(fatal...)
+}
+
+func (s *server) run(hs *http.Server, l net.Listener) {
+	if err := hs.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		s.failed <- fmt.Errorf("the listener %s failed: %w", l.Addr(), err)
+	}
+}
+
+func httpServer(c *config.Config, h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: time.Duration(c.Limits.HeaderTimeout),
+		IdleTimeout:       time.Duration(c.Limits.IdleTimeout),
+		MaxHeaderBytes:    int(c.Limits.Header),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// An Expect: 100-continue is answered when the body is first read, which is
+		// after the request was routed and its caller identified.
+	}
+}
+
+// reload reads the configuration again and swaps the rules, or keeps the old
+// ones and says why.
+func (s *server) reload(from *settings) {
+	err := s.swap(from)
+	s.proxy.SetReloaded(err == nil)
+	if err != nil {
+		s.log.Error("reload refused; the old configuration stays in force", "error", err)
+		return
+	}
+	s.log.Info("reloaded", "routes", len(s.config.Routes), "callers", len(s.config.Callers))
+}
+
+func (s *server) swap(from *settings) error {
+	c, err := from.load()
+	if err != nil {
+		return err
+	}
+	if changed := s.config.Fixed(c); len(changed) > 0 {
+		return fmt.Errorf("%v can only be changed by a restart; only routes and callers are reloaded", changed)
+	}
+	rules, err := rulesOf(c)
+	if err != nil {
+		return err
+	}
+	if err := s.proxy.Reload(rules); err != nil {
+		return err
+	}
+	s.config = c
+	return nil
+}
+
+// stop drains: readiness fails first, so that a balancer looks elsewhere; then
+// the listeners close, what is under way finishes, and what does not is
+// recorded as UNKNOWN. A further signal ends the patience.
+func (s *server) stop(hurry <-chan os.Signal) error {
+	s.log.Info("draining", "delay", time.Duration(s.config.Drain.Delay).String(), "timeout", time.Duration(s.config.Drain.Timeout).String())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.config.Drain.Delay+s.config.Drain.Timeout))
+	defer cancel()
+	go func() {
+		for sig := range hurry {
+			if sig != syscall.SIGHUP {
+				cancel()
+				return
+			}
+		}
+	}()
+	s.proxy.NotReady()
+	select {
+	case <-time.After(time.Duration(s.config.Drain.Delay)):
+	case <-ctx.Done():
+	}
+	closed := make(chan struct{})
+	go func() {
+		// Stops accepting at once and returns when every connection is idle.
+		_ = s.main.Shutdown(ctx)
+		close(closed)
+	}()
+	err := s.proxy.Shutdown(ctx)
+	<-closed
+	_ = s.main.Close()
+	_ = s.admin.Close()
+	if cerr := s.ledger.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("closing the ledger: %w", cerr))
+	}
+	if err == nil {
+		s.log.Info("stopped")
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"fencepost/cmd/fencepost/internal/config"
+)
+
+// settings are the flags by which a command finds its configuration.
+type settings struct {
+	file, upstream, listen, ledger string
+}
+
+func (s *settings) register(fs *flag.FlagSet) {
+	fs.StringVar(&s.file, "config", "", "configuration `file`")
+	fs.StringVar(&s.upstream, "upstream", "", "front this `URL` with one route for everything, without a configuration file")
+	fs.StringVar(&s.listen, "listen", "", "listen on this `address` instead of the configured one")
+	fs.StringVar(&s.ledger, "ledger", "", "keep records in this ledger `URL` instead of the configured one; ${NAME} in it is read from the environment")
+}
+
+// load reads the configuration that the flags ask for.
+func (s *settings) load() (*config.Config, error) {
+	var c *config.Config
+	var err error
+	switch {
+	case s.file != "" && s.upstream != "":
+		return nil, errors.New("give --config or --upstream, not both")
+	case s.file == "" && s.upstream == "":
+		return nil, errors.New("give --config FILE, or --upstream URL to front one API without a file")
+	case s.file != "":
+		c, err = config.Load(s.file)
+	default:
+		c, err = config.FromFlags(s.upstream)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.listen != "" {
+		c.Listen = s.listen
+	}
+	if s.ledger != "" {
+		u, err := ledgerFlag(s.ledger)
+		if err != nil {
+			return nil, err
+		}
+		c.Ledger.URL = config.Secret(u)
+	}
+	if s.listen != "" || s.ledger != "" {
+		err = c.Check()
+	}
+	return c, err
+}
+
+// ledgerFlag expands ${NAME} in a ledger URL and refuses a password that stands
+// in the arguments, where every process of the machine can read it.
+func ledgerFlag(s string) (string, error) {
+	if u, err := url.Parse(s); err == nil {
+		if pw, ok := u.User.Password(); ok && !strings.Contains(pw, "${") {
+			return "", errors.New("--ledger holds a password, and arguments are visible to every process; put it into the environment and write ${NAME} in its place")
+		}
+	}
+	out, err := config.Expand(s, os.LookupEnv)
+	if err != nil {
+		return "", fmt.Errorf("--ledger: %w", err)
+	}
+	return out, nil
+}
