@@ -86,12 +86,13 @@ func (a *attempt) settle(ctx context.Context, ev keystore.Event) keystore.State 
 	if a.over && ev.Kind != keystore.Complete {
 		return a.rec.State
 	}
-	a.over = true
 	if a.timer != nil {
 		a.timer.Stop()
 	}
 	ev.Attempt = a.id
 	rep, no, err := a.p.ledger.change(ctx, a.rec, a.now, ev)
+	// Only now: had the ledger panicked, the attempt would still have to be settled.
+	a.over = true
 	switch {
 	case err != nil:
 		a.p.backlog.add(a.rec, ev, err)

@@ -40,6 +40,8 @@ func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attem
 	sum := sha256.Sum256(body)
 	o := x.outcome(resp, sum[:], true, int64(len(body)))
 	state := x.conclude(ctx, a, class, o, body)
+	// Here the trailers are known, announced by the upstream or not.
+	announceTrailer(w, resp)
 	x.head(w, resp, a, state)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = w.Write(body)

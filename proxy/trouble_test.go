@@ -1,0 +1,251 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fencepost/keystore"
+	"fencepost/keystore/storetest"
+)
+
+var errAway = errors.New("the ledger is away")
+
+// TestEveryLedgerFault drives each write of an exchange into a fault, written
+// or not, and looks at what was sent, what was said, and what is left when the
+// ledger is back.
+func TestEveryLedgerFault(t *testing.T) {
+	for _, c := range []struct {
+		op      string
+		state   keystore.State
+		applied bool
+		status  int
+		sends   int
+		after   keystore.State // once the ledger is back and pending events are written
+		again   int            // effects after a retry
+	}{
+		{"insert", keystore.Reserved, false, 503, 0, keystore.StateNone, 1},
+		{"insert", keystore.Reserved, true, 503, 0, keystore.Reserved, 1},
+		{"swap", keystore.Dispatched, false, 503, 0, keystore.Reserved, 1},
+		{"swap", keystore.Dispatched, true, 503, 0, keystore.Reserved, 1},
+		{"swap", keystore.Completed, false, 201, 1, keystore.Completed, 1},
+		{"swap", keystore.Completed, true, 201, 1, keystore.Completed, 1},
+	} {
+		t.Run(fmt.Sprintf("%s to %v, applied %v", c.op, c.state, c.applied), func(t *testing.T) {
+			fake := storetest.NewFake()
+			var away atomic.Bool
+			fake.Fault = func(call storetest.Call) storetest.Fault {
+				if call.Op == c.op && call.State == c.state && !away.Load() {
+					away.Store(true)
+					return storetest.Fault{Err: errAway, Applied: c.applied}
+				}
+				if away.Load() {
+					return storetest.Fault{Err: fmt.Errorf("%w: %w", errAway, keystore.ErrNotWritten)}
+				}
+				return storetest.Fault{}
+			}
+			p := newProvider(t, nil)
+			r := start(t, p.URL, nil, func(cfg *Config) { cfg.Ledger = fake })
+			g := r.post("k", "x")
+			if g.status != c.status {
+				t.Fatalf("status %d: %s", g.status, g.body)
+			}
+			if c.status == 503 {
+				g.is(t, 503, codeLedgerUnavailable, retrySameKey)
+				if g.header.Get("Retry-After") == "" {
+					t.Error("no Retry-After")
+				}
+			} else if g.body != `{"key":"k","effect":1}` || g.header.Get("Fencepost-State") != "dispatched" {
+				t.Errorf("the caller got %q in state %q", g.body, g.header.Get("Fencepost-State"))
+			}
+			p.counted("k", c.sends)
+			// While the ledger is away everything is refused and nothing is sent.
+			r.post("k", "x").is(t, 503, codeLedgerUnavailable, retrySameKey)
+			r.post("other", "x").is(t, 503, codeLedgerUnavailable, retrySameKey)
+			p.counted("k", c.sends)
+			p.counted("other", 0)
+
+			fake.Fault = nil // races with nothing: the backlog reads it under the fake's lock
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			if n := r.proxy.backlog.wait(ctx); n != 0 {
+				t.Fatalf("%d events still wait", n)
+			}
+			if c.after == keystore.StateNone {
+				r.call("GET", lookupPath("k"), "").is(t, 404, codeNoOperation, retrySameKey)
+			} else {
+				r.reads("k", c.after)
+			}
+			r.post("k", "x").ok(t, 201, `{"key":"k","effect":1}`)
+			p.counted("k", c.again)
+		})
+	}
+}
+
+func TestNothingNewIsSentWhenOutcomesFindNoRoom(t *testing.T) {
+	fake := storetest.NewFake()
+	fake.Fault = func(c storetest.Call) storetest.Fault {
+		if c.State == keystore.Completed {
+			return storetest.Fault{Err: errAway}
+		}
+		return storetest.Fault{}
+	}
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake; c.MaxPending = 3 })
+	for i := range 3 {
+		r.post(fmt.Sprint("k", i), "x").ok(t, 201)
+	}
+	r.post("k3", "x").is(t, 503, codeLedgerUnavailable, retrySameKey)
+	p.counted("k3", 0)
+}
+
+// TestAPanicIsADoubtOnlyAfterTheMark: a bug in this process must not leave an
+// attempt that looks alive.
+func TestAPanicIsADoubtOnlyAfterTheMark(t *testing.T) {
+	for _, c := range []struct {
+		at   keystore.State
+		want keystore.State
+	}{{keystore.Dispatched, keystore.Reserved}, {keystore.Completed, keystore.Unknown}} {
+		fake := storetest.NewFake()
+		var once atomic.Bool
+		fake.Fault = func(call storetest.Call) storetest.Fault {
+			if call.State == c.at && once.CompareAndSwap(false, true) {
+				panic("a bug")
+			}
+			return storetest.Fault{}
+		}
+		p := newProvider(t, nil)
+		r := start(t, p.URL, nil, func(cfg *Config) { cfg.Ledger = fake })
+		r.front.Config.ErrorLog = r.proxy.errorLog
+		if g := r.post("k", "x"); g.err == nil {
+			t.Errorf("the caller got %d %s", g.status, g.body)
+		}
+		r.reads("k", c.want)
+	}
+}
+
+// TestALateResultOfASupersededAttemptIsEvidence: the first attempt's result
+// arrives after an operator settled the doubt.
+func TestALateResultOfASettledOperationIsEvidence(t *testing.T) {
+	fake := storetest.NewFake()
+	release := make(chan struct{})
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) { <-release; io.WriteString(w, "late") })
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+	done := make(chan got)
+	go func() { done <- r.post("k", "x") }()
+	p.await("k")
+	fake.Advance(time.Hour)
+	rep, err := fake.Get(t.Context(), keystore.ID{Scope: "default", Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, no := keystore.Next(&rep.Record, keystore.Event{Kind: keystore.Abandon, Writer: "op", By: "operator", Why: "told so by the provider", Keep: time.Hour}, rep.Now, nil)
+	if no != keystore.Allowed {
+		t.Fatal(no)
+	}
+	if rep, err = fake.Swap(t.Context(), w); err != nil || rep.Result != keystore.Written {
+		t.Fatal(rep, err)
+	}
+	close(release)
+	g := <-done
+	if g.body != "late" || g.header.Get("Fencepost-State") != "abandoned" {
+		t.Errorf("the caller got %q, state %q", g.body, g.header.Get("Fencepost-State"))
+	}
+	d := r.lookup("k")
+	if d.State != keystore.Abandoned || len(d.Evidence) != 1 || !strings.Contains(d.Evidence[0].Why, "complete refused") || d.Evidence[0].Status != 200 {
+		t.Errorf("state %v, evidence %+v", d.State, d.Evidence)
+	}
+	r.post("k", "x").is(t, 409, codeAbandoned, retryNever)
+	p.counted("k", 1)
+}
+
+func TestTwoProxiesOneLedgerOneEffect(t *testing.T) {
+	fake := storetest.NewTickingFake()
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		io.WriteString(w, "once")
+	})
+	rigs := []*rig{
+		start(t, p.URL, nil, func(c *Config) { c.Ledger = fake; c.Instance = "one" }),
+		start(t, p.URL, nil, func(c *Config) { c.Ledger = fake; c.Instance = "two" }),
+	}
+	answers := make(chan got, 320)
+	for i := range 320 {
+		go func() { answers <- rigs[i%2].post("k", "x", "Prefer", "wait=20") }()
+	}
+	for range 320 {
+		(<-answers).ok(t, 200, "once")
+	}
+	p.counted("k", 1)
+}
+
+func TestWaitersAskTheLedgerTogether(t *testing.T) {
+	fake := storetest.NewTickingFake()
+	release := make(chan struct{})
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) { <-release; io.WriteString(w, "done") })
+	one := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake; c.Instance = "one" })
+	two := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake; c.Instance = "two" })
+	first := make(chan got, 1)
+	go func() { first <- one.post("k", "x") }()
+	p.await("k")
+	const many = 50
+	answers := make(chan got, many)
+	began := time.Now()
+	for range many {
+		go func() { answers <- two.post("k", "x", "Prefer", "wait=20") }()
+	}
+	for two.proxy.waiters.len() < many {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond)
+	gets := fake.Calls()["get"]
+	if most := int(time.Since(began)/(firstLook/2)) + 5; gets > most {
+		t.Errorf("%d waiters asked the ledger %d times in %v", many, gets, time.Since(began))
+	}
+	close(release)
+	(<-first).ok(t, 200, "done")
+	for range many {
+		(<-answers).ok(t, 200, "done")
+	}
+	if n := two.proxy.waiters.len(); n != 0 {
+		t.Errorf("%d still wait", n)
+	}
+	p.counted("k", 1)
+}
+
+func TestTooManyWaitersAreTurnedAway(t *testing.T) {
+	release := make(chan struct{})
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) { <-release })
+	r := start(t, p.URL, nil, func(c *Config) { c.MaxWaiters = 1 })
+	first, second := make(chan got, 1), make(chan got, 1)
+	go func() { first <- r.post("k", "x") }()
+	p.await("k")
+	go func() { second <- r.post("k", "x", "Prefer", "wait=20") }()
+	for r.proxy.waiters.len() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	r.post("k", "x", "Prefer", "wait=20").is(t, 409, codeInFlight, retrySameKey)
+	close(release)
+	(<-first).ok(t, 200)
+	(<-second).ok(t, 200)
+}
+
+func TestStoreRoundTrips(t *testing.T) {
+	fake := storetest.NewTickingFake()
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+	r.post("k", "x").ok(t, 201)
+	if c := fake.Calls(); c["insert"] != 1 || c["swap"] != 2 || len(c) != 2 {
+		t.Errorf("a first request costs %v", c)
+	}
+	r.post("k", "x").ok(t, 201)
+	if c := fake.Calls(); c["insert"] != 2 || c["swap"] != 2 || len(c) != 2 {
+		t.Errorf("after a replay: %v", c)
+	}
+}
