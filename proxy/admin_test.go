@@ -35,14 +35,14 @@ func TestReadinessFollowsTheLedgerAndTheDrain(t *testing.T) {
 	if w := r.adminCall("/readyz"); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	fake.Fault = func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} }
+	fake.SetFault(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
 	if w := r.adminCall("/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "away") {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	if w := r.adminCall("/healthz"); w.Code != 200 {
 		t.Fatalf("healthz: %d", w.Code)
 	}
-	fake.Fault = nil
+	fake.SetFault(nil)
 	r.proxy.NotReady()
 	if w := r.adminCall("/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "draining") {
 		t.Fatalf("%d %s", w.Code, w.Body)

@@ -40,7 +40,7 @@ func TestEveryLedgerFault(t *testing.T) {
 		t.Run(fmt.Sprintf("%s to %v, applied %v", c.op, c.state, c.applied), func(t *testing.T) {
 			fake := storetest.NewFake()
 			var away atomic.Bool
-			fake.Fault = func(call storetest.Call) storetest.Fault {
+			fake.SetFault(func(call storetest.Call) storetest.Fault {
 				if call.Op == c.op && call.State == c.state && !away.Load() {
 					away.Store(true)
 					return storetest.Fault{Err: errAway, Applied: c.applied}
@@ -49,7 +49,7 @@ func TestEveryLedgerFault(t *testing.T) {
 					return storetest.Fault{Err: fmt.Errorf("%w: %w", errAway, keystore.ErrNotWritten)}
 				}
 				return storetest.Fault{}
-			}
+			})
 			p := newProvider(t, nil)
 			r := start(t, p.URL, nil, func(cfg *Config) { cfg.Ledger = fake })
 			g := r.post("k", "x")
@@ -71,7 +71,7 @@ func TestEveryLedgerFault(t *testing.T) {
 			p.counted("k", c.sends)
 			p.counted("other", 0)
 
-			fake.Fault = nil // races with nothing: the backlog reads it under the fake's lock
+			fake.SetFault(nil)
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			if n := r.proxy.backlog.wait(ctx); n != 0 {
@@ -90,12 +90,12 @@ func TestEveryLedgerFault(t *testing.T) {
 
 func TestNothingNewIsSentWhenOutcomesFindNoRoom(t *testing.T) {
 	fake := storetest.NewFake()
-	fake.Fault = func(c storetest.Call) storetest.Fault {
+	fake.SetFault(func(c storetest.Call) storetest.Fault {
 		if c.State == keystore.Completed {
 			return storetest.Fault{Err: errAway}
 		}
 		return storetest.Fault{}
-	}
+	})
 	p := newProvider(t, nil)
 	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake; c.MaxPending = 3 })
 	for i := range 3 {
@@ -114,12 +114,12 @@ func TestAPanicIsADoubtOnlyAfterTheMark(t *testing.T) {
 	}{{keystore.Dispatched, keystore.Reserved}, {keystore.Completed, keystore.Unknown}} {
 		fake := storetest.NewFake()
 		var once atomic.Bool
-		fake.Fault = func(call storetest.Call) storetest.Fault {
+		fake.SetFault(func(call storetest.Call) storetest.Fault {
 			if call.State == c.at && once.CompareAndSwap(false, true) {
 				panic("a bug")
 			}
 			return storetest.Fault{}
-		}
+		})
 		p := newProvider(t, nil)
 		r := start(t, p.URL, nil, func(cfg *Config) { cfg.Ledger = fake })
 		r.front.Config.ErrorLog = r.proxy.errorLog

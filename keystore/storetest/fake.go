@@ -18,12 +18,11 @@ import (
 // that jumps, a missing writer, a changed fingerprint or operation) panics,
 // because a real store would accept it.
 type Fake struct {
-	// Fault, when set, is asked at every call. It is called without locks held.
-	Fault func(Call) Fault
 	// Sole is what Exclusive reports.
 	Sole bool
 
 	mu      sync.Mutex
+	fault   func(Call) Fault
 	now     keystore.Instant
 	clock   func() keystore.Instant
 	records map[keystore.ID]entry
@@ -38,7 +37,7 @@ type entry struct {
 	body []byte
 }
 
-// Call describes a call to a Fault function.
+// Call describes a call to a fault function.
 type Call struct {
 	// Op is the method's name in lower case: insert, swap, get, delete, list,
 	// lease, swaplease, check.
@@ -73,6 +72,14 @@ func NewTickingFake() *Fake {
 	f.clock = func() keystore.Instant { return keystore.InstantOf(time.Now()) }
 	f.now = 0
 	return f
+}
+
+// SetFault makes every call ask fault what goes wrong with it; nil means
+// nothing. It is called without locks held.
+func (f *Fake) SetFault(fault func(Call) Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
 }
 
 // Advance moves the store's clock.
@@ -112,7 +119,7 @@ func (f *Fake) instant() keystore.Instant {
 func (f *Fake) begin(ctx context.Context, c Call) (lost error, err error) {
 	f.mu.Lock()
 	f.calls[c.Op]++
-	fault := f.Fault
+	fault := f.fault
 	f.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("fake %s: %w: %w", c.Op, err, keystore.ErrNotWritten)
