@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	var s settings
 	s.register(fs)
+	ack := fs.Bool("acknowledge-rollback", false, "accept a ledger that went back in time: what it lost is lost, and sending may go on")
 	if code, done := parse(fs, args, stderr); done {
 		return code
 	}
@@ -38,12 +40,30 @@ func check(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	defer store.Close()
+	if *ack {
+		if err := acknowledge(ctx, store, stdout); err != nil {
+			return fail(stderr, "check", err)
+		}
+	}
 	findings, err := store.Check(ctx)
 	if err != nil {
 		fmt.Fprintf(stdout, "ledger: not available\n  %v\n", err)
 		return exitFailed
 	}
 	return printFindings(stdout, findings)
+}
+
+// acknowledge lets a ledger that went back in time be used again.
+func acknowledge(ctx context.Context, store keystore.Store, stdout io.Writer) error {
+	a, ok := store.(interface{ AcknowledgeRollback(context.Context) error })
+	if !ok {
+		return errors.New("this kind of ledger does not detect rollbacks, so there is none to acknowledge")
+	}
+	if err := a.AcknowledgeRollback(ctx); err != nil {
+		return fmt.Errorf("the rollback could not be acknowledged: %w", err)
+	}
+	fmt.Fprintln(stdout, "rollback: acknowledged. Operations that the ledger lost read as never seen; check with the provider before keys of that time are used again.")
+	return nil
 }
 
 func printFindings(w io.Writer, findings []keystore.Finding) int {

@@ -157,7 +157,7 @@ func Default() *Config {
 		Ledger: Ledger{
 			URL: "sqlite://fencepost.db", Retention: Duration(24 * time.Hour), Tombstone: Duration(720 * time.Hour),
 			Timeout: Duration(2 * time.Second), OwnerDeadline: Duration(30 * time.Second), SweepEvery: Duration(time.Minute),
-			ReplicaTimeout: Duration(500 * time.Millisecond), OnRollback: "refuse", Prefix: "fencepost",
+			OnRollback: "refuse",
 		},
 		Forwarded: "off",
 		Limits: Limits{

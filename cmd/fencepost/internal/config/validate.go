@@ -35,7 +35,6 @@ func (c *Config) validate(fail func(path, format string, args ...any)) {
 		"ledger.sweep_every": c.Ledger.SweepEvery, "limits.header_timeout": c.Limits.HeaderTimeout, "limits.body_timeout": c.Limits.BodyTimeout,
 		"limits.idle_timeout": c.Limits.IdleTimeout, "limits.wait": c.Limits.Wait, "upstreams.idle_timeout": c.Upstreams.IdleTimeout,
 		"upstreams.dial_timeout": c.Upstreams.DialTimeout, "upstreams.tls_timeout": c.Upstreams.TLSTimeout, "drain.timeout": c.Drain.Timeout,
-		"ledger.replica_timeout": c.Ledger.ReplicaTimeout,
 	} {
 		positive(path, v > 0)
 	}

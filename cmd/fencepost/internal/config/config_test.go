@@ -1,0 +1,236 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+const example = "../../../../config.example.yaml"
+
+// secrets is an environment in which every variable of the example is set.
+func secrets(name string) (string, bool) { return "a secret for " + name, true }
+
+func noEnv(string) (string, bool) { return "", false }
+
+func exampleConfig(t *testing.T) (*Config, []byte) {
+	t.Helper()
+	src, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse("config.example.yaml", src, func(n string) (string, bool) {
+		return strings.ReplaceAll("secret-for-"+n, "_", "-"), true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, src
+}
+
+func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
+	c, _ := exampleConfig(t)
+	want := Default()
+	// What the example must show although it is not the default.
+	want.Callers = []Caller{{Name: "billing-agent", Token: "secret-for-BILLING-AGENT-TOKEN"}}
+	want.Admin.Token = "secret-for-FENCEPOST-ADMIN-TOKEN"
+	want.Ledger.FingerprintKey = "secret-for-FENCEPOST-FINGERPRINT-KEY"
+	var r Route
+	r.defaults()
+	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
+	want.Routes = []Route{r}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("the example is not the defaults:\n got %+v\nwant %+v", c, want)
+	}
+}
+
+// TestTheExampleNamesEveryKey: a key that is not documented does not exist.
+func TestTheExampleNamesEveryKey(t *testing.T) {
+	_, src := exampleConfig(t)
+	f, err := parser.ParseBytes(src, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := make(map[string]bool)
+	var walk func(n ast.Node, path string)
+	walk = func(n ast.Node, path string) {
+		switch x := n.(type) {
+		case *ast.MappingNode:
+			for _, kv := range x.Values {
+				p := strings.TrimPrefix(path+"."+kv.Key.GetToken().Value, ".")
+				there[p] = true
+				walk(kv.Value, p)
+			}
+		case *ast.SequenceNode:
+			for _, v := range x.Values {
+				walk(v, path)
+			}
+		}
+	}
+	walk(f.Docs[0].Body, "")
+	var missing []string
+	var keys func(t reflect.Type, path string)
+	keys = func(rt reflect.Type, path string) {
+		if rt.Kind() == reflect.Slice {
+			rt = rt.Elem()
+		}
+		if rt.Kind() != reflect.Struct {
+			return
+		}
+		for i := range rt.NumField() {
+			p := strings.TrimPrefix(path+"."+rt.Field(i).Tag.Get("yaml"), ".")
+			if !there[p] {
+				missing = append(missing, p)
+			}
+			keys(rt.Field(i).Type, p)
+		}
+	}
+	keys(reflect.TypeFor[Config](), "")
+	if len(missing) > 0 {
+		t.Errorf("config.example.yaml does not show %v", missing)
+	}
+}
+
+const small = "routes: [{name: all, upstream: 'https://api.example.com'}]\n"
+
+func TestASmallConfigurationHasAllDefaults(t *testing.T) {
+	c, err := Parse("f", []byte(small), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, err := FromFlags("https://api.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(c, flags) {
+		t.Errorf("a file and the flag differ:\n%+v\n%+v", c, flags)
+	}
+	if c.Listen != "127.0.0.1:8080" || c.Ledger.URL != "sqlite://fencepost.db" || time.Duration(c.Routes[0].Timeout) != time.Minute || !c.Routes[0].Enforce {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestEveryMistakeIsReportedAtItsPlace: all of them, in one run.
+func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string // "line:column: part of the message"
+	}{
+		"all at once": {"listn: 1\nledger:\n  retention: soon\n  url: 7\nroutes:\n  - name: a\n    upstrem: x\n    limits: {request: 10 potatoes}\n",
+			[]string{`1:1: unknown key "listn"`, `3:14: ledger.retention: "soon" is not a duration`, `7:5: routes[0]: unknown key "upstrem"`, `8:23: routes[0].limits.request: "10 potatoes" is not a size`}},
+		"suggestion":        {"allowAnonymous: true\n" + small, []string{`1:1: unknown key "allowAnonymous"; did you mean "allow_anonymous"?`}},
+		"twice":             {"listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n" + small, []string{`2:1`}},
+		"not YAML":          {"routes: [\n", []string{"not valid YAML"}},
+		"empty":             {"", []string{"the file is empty"}},
+		"only comments":     {"# nothing\n", []string{"the file is empty"}},
+		"two documents":     {small + "---\n" + small, []string{"a second document"}},
+		"a list for a map":  {"ledger: [1]\n" + small, []string{"1:9: ledger: must be a mapping"}},
+		"a map for a list":  {"routes: {name: x}\n", []string{"1:9: routes: must be a list"}},
+		"null":              {"listen:\n" + small, []string{"listen: has no value"}},
+		"anchor":            {"listen: &a 127.0.0.1:1\n" + small, []string{"anchors, aliases"}},
+		"negative":          {"ledger: {retention: -1h}\n" + small, []string{"is negative"}},
+		"zero":              {"ledger: {retention: 0s}\n" + small, []string{"ledger.retention: must be more than zero"}},
+		"not a bool":        {"allow_anonymous: maybe\n" + small, []string{"must be true or false"}},
+		"not a number":      {"limits: {waiters: many}\n" + small, []string{"must be a whole number"}},
+		"secret not set":    {"admin: {token: '${NOPE}'}\n" + small, []string{"1:16: admin.token: the environment variable NOPE is not set"}},
+		"env in no secret":  {"listen: '${ADDR}'\n" + small, []string{"1:9: listen: ${…} is for secrets only"}},
+		"short token":       {"admin: {token: short}\n" + small, []string{"admin.token: has 5 characters"}},
+		"no routes":         {"listen: 127.0.0.1:1\n", []string{"routes: there are none"}},
+		"no upstream":       {"routes: [{name: a}]\n", []string{"routes[0].upstream"}},
+		"bad upstream":      {"routes: [{name: a, upstream: 'ftp://x'}]\n", []string{"1:10: routes[0]:"}},
+		"bad choice":        {"routes: [{name: a, upstream: 'http://x', key: {missing: ignore}}]\n", []string{`"ignore" is not one of reject, pass`}},
+		"twice one name":    {"routes:\n- {name: a, upstream: 'http://x', match: {path: /a}}\n- {name: a, upstream: 'http://x', match: {path: /b}}\n", []string{"routes[0]"}},
+		"reachable":         {"listen: 0.0.0.0:8080\n" + small, []string{"1:1: listen: \"0.0.0.0:8080\" can be reached from other machines, and no callers"}},
+		"reachable by name": {"listen: ':8080'\n" + small, []string{"can be reached from other machines"}},
+		"reachable admin":   {"admin: {listen: '0.0.0.0:8081'}\n" + small, []string{"set admin.token"}},
+		"one port twice":    {"admin: {listen: '127.0.0.1:8080'}\n" + small, []string{"the same address"}},
+		"no port":           {"listen: localhost\n" + small, []string{"write HOST:PORT"}},
+		"bad ledger":        {"ledger: {url: 'mysql://user:hunter2secret@x'}\n" + small, []string{"ledger.url: is not a ledger"}},
+		"retention too short": {"ledger: {retention: 61s}\nroutes: [{name: a, upstream: 'http://x', timeout: 60s, duplicates: {wait: 1s}}]\n",
+			[]string{"1:10: ledger.retention: is 1m1s, which is not longer than the retry window of route \"a\" (timeout 1m0s + duplicates.wait 1s)"}},
+		"owner deadline below the ledger's": {"ledger: {owner_deadline: 5s, timeout: 2s}\n" + small, []string{"less than three times ledger.timeout"}},
+		"wait over the limit":               {"limits: {wait: 1s}\nroutes: [{name: a, upstream: 'http://x', duplicates: {wait: 2s}}]\n", []string{"more than limits.wait"}},
+		"callers that clash":                {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
+	} {
+		_, err := Parse("f.yaml", []byte(c.text), noEnv)
+		var p *Problems
+		if !errors.As(err, &p) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q is missing in\n%v", name, w, err)
+			}
+		}
+		if strings.Contains(err.Error(), "hunter2secret") {
+			t.Errorf("%s: a password is in the error", name)
+		}
+		if !slices.IsSortedFunc(p.List, func(a, b Problem) int { return a.Line - b.Line }) {
+			t.Errorf("%s: not in the file's order:\n%v", name, err)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "7": 7, "7B": 7, "64KiB": 64 << 10, "10 MiB": 10 << 20, "1GiB": 1 << 30, "5MB": 5e6, "1kB": 1000} {
+		var n Bytes
+		if err := n.UnmarshalText([]byte(text)); err != nil || int64(n) != want {
+			t.Errorf("%s: %d %v", text, n, err)
+		}
+	}
+	for _, text := range []string{"", "MiB", "-1", "1.5MiB", "9999999999999GiB", "1 MiB MiB"} {
+		var n Bytes
+		if err := n.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q was read as %d", text, n)
+		}
+	}
+}
+
+func TestASecretIsNeverPrinted(t *testing.T) {
+	c, err := Parse("f", []byte("admin: {token: 'hunter2-hunter2-hunter2'}\ncallers: [{name: a, token: '${X}'}]\n"+small), func(string) (string, bool) { return "hunter2-hunter2-hunter3", true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%s", c.Admin.Token)} {
+		if strings.Contains(s, "hunter2") {
+			t.Errorf("printed: %s", s)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	env := func(n string) (string, bool) { return map[string]string{"A": "1", "B": "${A}"}[n], n != "C" }
+	if got, err := Expand("redis://:${A}@h/${B}", env); err != nil || got != "redis://:1@h/${A}" {
+		t.Errorf("%q %v", got, err)
+	}
+	for _, s := range []string{"${C}", "${", "${}", "${A"} {
+		if _, err := Expand(s, env); err == nil {
+			t.Errorf("%q was expanded", s)
+		}
+	}
+}
+
+func TestLoadSaysWhichFileIsMissing(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "nope.yaml")
+	if _, err := Load(name); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatAReloadCannotChangeIsNamed(t *testing.T) {
+	a, _ := Parse("f", []byte(small), noEnv)
+	b, _ := Parse("f", []byte("listen: 127.0.0.1:9\nledger: {timeout: 1s}\ncallers: [{name: a, token: '0123456789abcdef'}]\nroutes: [{name: b, upstream: 'http://x'}]\n"), noEnv)
+	if got := fmt.Sprint(a.Fixed(b)); got != "[listen ledger]" {
+		t.Errorf("%s", got)
+	}
+}
