@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"encoding/hex"
 	"fmt"
 	"reflect"
 	"testing"
@@ -250,22 +251,59 @@ func TestStoredFormComesBackWhole(t *testing.T) {
 	}
 }
 
-// TestStoredFormIsReadableForEver pins the bytes that older versions wrote.
+// TestStoredFormIsReadableForEver pins the bytes that older versions wrote. A
+// change that breaks it breaks every ledger there is.
 func TestStoredFormIsReadableForEver(t *testing.T) {
-	const old = `{"f":1,"op":"op","fp":"fp","m":"POST","t":{"scheme":"https","host":"h","path":"/p"},"an":1,"ai":"a1","ow":"me","ra":-1,"h":[{"v":1,"at":-1,"f":"none","t":"reserved","e":"reserve","by":"me","a":"a1"}],"unheard":{"of":1}}`
-	r, err := Decode(ID{"s", "k"}, Columns{1, "w", Reserved, 5, 6, 7}, []byte(old))
+	old, err := hex.DecodeString("080112026f701a0266702204504f53542a0568747470733201683a022f705801620261316a036d6521800101b20111080110012001280132036d65213a026131" +
+		"f8ff0305") // and a field that this version does not know
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.ReservedAt != 5 || r.History[0].At != 5 || r.Deadline != 6 || r.Expires != 7 || r.History[0].Event != Reserve {
-		t.Fatalf("%+v", r)
+	r, err := Decode(ID{"s", "k"}, Columns{1, "w", Reserved, 5, 6, 7}, old)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{``, `{`, `{"f":2}`, `[]`} {
-		if _, err := Decode(ID{"s", "k"}, Columns{State: Reserved}, []byte(bad)); err == nil {
-			t.Errorf("%q was read", bad)
+	if r.Operation != "op" || r.Fingerprint != "fp" || r.Method != "POST" || r.Target != (Target{Scheme: "https", Host: "h", Path: "/p"}) || r.Attempt != 1 || r.AttemptID != "a1" || r.Owner != "me!" {
+		t.Errorf("%+v", r)
+	}
+	if r.ReservedAt != 5 || r.History[0].At != 5 || r.Deadline != 6 || r.Expires != 7 || r.History[0].Event != Reserve || r.History[0].To != Reserved || r.History[0].By != "me!" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestADamagedFormIsRefused(t *testing.T) {
+	r := made(t, newReserve(), evMark, evComplete)
+	whole := Encode(&r)
+	c := Columns{3, "w", Completed, 5, 0, 7}
+	for n := range whole {
+		// Every cut is noticed, or reads as a record with less in it; none panics.
+		_, _ = Decode(r.ID, c, whole[:n])
+	}
+	for name, b := range map[string][]byte{
+		"nothing": nil, "text": []byte("hello"), "JSON": []byte(`{"f":1}`), "zeros": make([]byte, 100),
+		"no format": whole[2:], "a later format": append([]byte{8, 2}, whole[2:]...),
+	} {
+		if _, err := Decode(r.ID, c, b); err == nil {
+			t.Errorf("%s was read", name)
 		}
 	}
-	if _, err := Decode(ID{"s", "k"}, Columns{State: 9}, []byte(old)); err == nil {
+	if _, err := Decode(r.ID, Columns{State: 9}, whole); err == nil {
 		t.Error("a state that does not exist was read")
 	}
+}
+
+func FuzzDecode(f *testing.F) {
+	r := completedRecord(f)
+	f.Add(Encode(&r))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := Columns{1, "w", Completed, 5, 6, 7}
+		r, err := Decode(ID{"s", "k"}, c, b)
+		if err != nil {
+			return
+		}
+		again, err := Decode(ID{"s", "k"}, c, Encode(&r))
+		if err != nil || !reflect.DeepEqual(again, r) {
+			t.Fatalf("%v\n%+v\n%+v", err, r, again)
+		}
+	})
 }
