@@ -66,12 +66,13 @@ func (x *exchange) unknown(a *attempt, timeout bool, what string) *answer {
 
 // answerClaim answers a request that does not get to send.
 func (x *exchange) answerClaim(c keystore.Claim, rep keystore.Reply) *answer {
+	x.line.rec = rep.Record
+	if c == keystore.ClaimReplay {
+		return &answer{replay: &rep}
+	}
 	r := rep.Record
-	x.line.rec = r
 	p := &problem{id: x.id, record: &r, state: r.Reads(rep.Now, x.p.ledger.gone).State.String()}
 	switch c {
-	case keystore.ClaimReplay:
-		return &answer{replay: &rep}
 	case keystore.ClaimConflict:
 		// Nothing but the fact is told: the key's owner may be another worker.
 		p.code, p.record, p.state = codeConflict, nil, ""
