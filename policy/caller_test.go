@@ -105,7 +105,7 @@ func TestATokenIsNeverPrinted(t *testing.T) {
 	slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "caller", caller)
 	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "callers", []Caller{caller})
 	for form, got := range map[string]string{
-		"%v":   fmt.Sprintf("%v", caller),
+		"%v":   fmt.Sprint(caller),
 		"%+v":  fmt.Sprintf("%+v", []Caller{caller}),
 		"%#v":  fmt.Sprintf("%#v", caller),
 		"%s":   fmt.Sprintf("%s", &caller),

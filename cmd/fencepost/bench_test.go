@@ -56,13 +56,13 @@ func benchUpstream(b *testing.B) string {
 
 type bufferPool struct{ sync.Pool }
 
-func (p *bufferPool) Get() []byte  { return p.Pool.Get().([]byte) }
-func (p *bufferPool) Put(b []byte) { p.Pool.Put(b) } //nolint:staticcheck // as ReverseProxy wants it
+func (p *bufferPool) Get() []byte  { return *p.Pool.Get().(*[]byte) }
+func (p *bufferPool) Put(b []byte) { p.Pool.Put(&b) }
 
 // bareProxy is httputil.ReverseProxy with the settings that matter.
 func bareProxy(b *testing.B, upstream string) string {
 	u := &url.URL{Scheme: "http", Host: upstream}
-	pool := &bufferPool{sync.Pool{New: func() any { return make([]byte, 32<<10) }}}
+	pool := &bufferPool{sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}}
 	return serveOn(b, &httputil.ReverseProxy{
 		Rewrite:    func(r *httputil.ProxyRequest) { r.SetURL(u) },
 		Transport:  &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true},

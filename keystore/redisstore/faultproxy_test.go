@@ -75,12 +75,6 @@ func (p *faultProxy) disarm() {
 	p.lose = map[int]mode{}
 }
 
-func (p *faultProxy) seen() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.evals
-}
-
 // drop closes every connection; sever also takes no bytes any more, and leaves
 // what is open hanging.
 func (p *faultProxy) drop() {

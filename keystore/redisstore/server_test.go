@@ -109,9 +109,8 @@ func answers(addr string) bool {
 	return strings.HasPrefix(got, "+PONG") || strings.HasPrefix(got, "-NOAUTH")
 }
 
-// kill is kill -9; stop is a clean shutdown.
+// kill is kill -9.
 func (s *server) kill() { s.signal(syscall.SIGKILL) }
-func (s *server) stop() { s.signal(syscall.SIGTERM) }
 
 func (s *server) signal(sig syscall.Signal) {
 	if s.cmd == nil {
