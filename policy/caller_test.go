@@ -108,7 +108,7 @@ func TestATokenIsNeverPrinted(t *testing.T) {
 		"%v":   fmt.Sprint(caller),
 		"%+v":  fmt.Sprintf("%+v", []Caller{caller}),
 		"%#v":  fmt.Sprintf("%#v", caller),
-		"%s":   fmt.Sprintf("%s", &caller),
+		"%s":   caller.String(),
 		"JSON": string(asJSON),
 		"slog": logged.String(),
 	} {

@@ -29,8 +29,8 @@ type call struct {
 	// What varies between calls lives here, so that an argument is a pointer and
 	// boxing it costs nothing.
 	subject, prev, version, writer, key, rec, body, token string
-	deadline, expires                                            int64
-	clock                                                        int64
+	deadline, expires                                     int64
+	clock                                                 int64
 
 	args []any
 	size int
