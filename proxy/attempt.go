@@ -35,24 +35,16 @@ func (a *attempt) record() keystore.Record {
 }
 
 // mark writes DISPATCHED. On success the attempt extends its deadline by itself
-// until it is settled.
+// until it is settled. A refusal means that the reservation is no longer ours.
 func (a *attempt) mark(ctx context.Context) (keystore.Reply, keystore.Refusal, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ev := keystore.Event{
-		Kind: keystore.Mark, By: a.p.ledger.instance, Writer: a.p.ledger.writer(), Attempt: a.id,
-		Silence: a.p.cfg.OwnerDeadline,
-	}
-	w, no := keystore.Next(&a.rec, ev, a.now, a.p.ledger.gone)
-	if no != keystore.Allowed {
-		return keystore.Reply{}, no, nil
-	}
-	rep, err := a.p.ledger.swap(ctx, w)
-	if err == nil && rep.Result == keystore.Written {
+	rep, no, err := a.p.ledger.change(ctx, a.rec, a.now, keystore.Event{Kind: keystore.Mark, Attempt: a.id, Silence: a.p.cfg.OwnerDeadline})
+	if err == nil && no == keystore.Allowed && rep.Result == keystore.Written {
 		a.rec, a.now = rep.Record, rep.Now
 		a.timer = time.AfterFunc(a.p.cfg.OwnerDeadline/3, a.extend)
 	}
-	return rep, keystore.Allowed, err
+	return rep, no, err
 }
 
 // extend says that the attempt is slow but alive. When the ledger cannot be
@@ -97,8 +89,9 @@ func (a *attempt) settle(ctx context.Context, ev keystore.Event) keystore.State 
 	case err != nil:
 		a.p.backlog.add(a.rec, ev, err)
 		return a.rec.State
-	case no != keystore.Allowed:
-		// Settled otherwise in the meantime: what we know is evidence only.
+	case no != keystore.Allowed && ev.Kind != keystore.Release:
+		// Settled otherwise in the meantime: what we know is evidence only. That
+		// nothing was sent is none: the reservation has simply moved on.
 		a.p.evidence(ctx, rep, ev, no)
 	}
 	a.rec, a.now = rep.Record, rep.Now

@@ -134,7 +134,7 @@ func (b *backlog) write(it pending) error {
 		return err
 	}
 	if no != keystore.Allowed {
-		if !b.alreadyDone(rep.Record, it.ev) {
+		if it.ev.Kind != keystore.Release && !b.alreadyDone(rep.Record, it.ev) {
 			b.p.evidence(ctx, rep, it.ev, no)
 		}
 	} else {

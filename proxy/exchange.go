@@ -138,11 +138,9 @@ func (x *exchange) mark(ctx context.Context, a *attempt) *answer {
 		// was not: the reservation is released as soon as the ledger is back.
 		x.released(ctx, a, "the ledger did not confirm the mark; nothing was sent")
 		return x.ledgerDown(err)
-	case no != keystore.Allowed:
-		return x.fail("the mark was refused: " + string(no))
-	case rep.Result == keystore.Written:
+	case no == keystore.Allowed && rep.Result == keystore.Written:
 		return nil
-	case rep.Result == keystore.LeaseLost:
+	case no == keystore.Allowed && rep.Result == keystore.LeaseLost:
 		x.released(ctx, a, "the lease was lost before the send; nothing was sent")
 		return x.leaseStale()
 	}

@@ -249,3 +249,56 @@ func TestStoreRoundTrips(t *testing.T) {
 		t.Errorf("after a replay: %v", c)
 	}
 }
+
+// TestAReservationTakenOverIsNotSent: the owner was silent past its deadline
+// between claim and mark, and another proxy took over.
+func TestAReservationTakenOverIsNotSent(t *testing.T) {
+	fake := storetest.NewFake()
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+	var once atomic.Bool
+	fake.SetFault(func(call storetest.Call) storetest.Fault {
+		if call.State == keystore.Dispatched && once.CompareAndSwap(false, true) {
+			// Just before the mark: time passes, and another instance acts.
+			fake.Advance(time.Minute)
+			rep, err := fake.Get(context.Background(), call.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			w, no := keystore.Next(&rep.Record, keystore.Event{Kind: keystore.TakeOver, Writer: "other/1", By: "other", Attempt: "other-attempt", Silence: time.Minute, Keep: time.Hour}, rep.Now, nil)
+			if no != keystore.Allowed {
+				t.Error(no)
+			}
+			if _, err := fake.Swap(context.Background(), w); err != nil {
+				t.Error(err)
+			}
+		}
+		return storetest.Fault{}
+	})
+	r.post("k", "x").is(t, 409, codeInFlight, retrySameKey)
+	p.counted("k", 0)
+	if d := r.lookup("k"); d.Owner != "other" || d.State != keystore.Reserved || len(d.Evidence) != 0 {
+		t.Errorf("owner %q, state %v, evidence %v", d.Owner, d.State, d.Evidence)
+	}
+}
+
+// TestANoteDoesNotCostTheOwnerItsMark: a write that changes nothing may come
+// between claim and mark.
+func TestANoteDoesNotCostTheOwnerItsMark(t *testing.T) {
+	fake := storetest.NewFake()
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+	var once atomic.Bool
+	fake.SetFault(func(call storetest.Call) storetest.Fault {
+		if call.State == keystore.Dispatched && once.CompareAndSwap(false, true) {
+			rep, _ := fake.Get(context.Background(), call.ID)
+			w, _ := keystore.Next(&rep.Record, keystore.Event{Kind: keystore.Note, Writer: "other/1", By: "other", Attempt: "old", Why: "late"}, rep.Now, nil)
+			if _, err := fake.Swap(context.Background(), w); err != nil {
+				t.Error(err)
+			}
+		}
+		return storetest.Fault{}
+	})
+	r.post("k", "x").ok(t, 201)
+	p.counted("k", 1)
+}

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -83,5 +85,52 @@ func TestAStreamIsClaimedOnce(t *testing.T) {
 	headers(3)
 	if got := w.mux.claim(); got != 3 {
 		t.Errorf("claimed %d, want 3", got)
+	}
+}
+
+func TestALaterGoAwayTakesNothingBack(t *testing.T) {
+	w := &wire{}
+	w.multiplex()
+	goAway := func(last byte) {
+		w.mux.heard([]byte{0, 0, 8, frameGoAway, 0, 0, 0, 0, 0, 0, 0, 0, last, 0, 0, 0, 0})
+	}
+	w.mux.heard([]byte{0, 0, 0, frameSettings, 0, 0, 0, 0, 0})
+	for _, c := range []struct {
+		last byte
+		want uint32
+	}{{7, 7}, {3, 3}, {9, 3}} {
+		goAway(c.last)
+		if got := w.mux.lastAccepted.Load(); got != c.want {
+			t.Errorf("after %d: %d, want %d", c.last, got, c.want)
+		}
+	}
+}
+
+// alike answers As in the way of net/http's own stream error.
+type alike struct{ streamError }
+
+func (a alike) As(target any) bool {
+	s, ok := target.(*streamError)
+	if ok {
+		*s = a.streamError
+	}
+	return ok
+}
+
+func TestOnlyThePeersRefusedStreamIsARefusal(t *testing.T) {
+	peer := errors.New("received from peer")
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{alike{streamError{StreamID: 1, Code: codeRefusedStream, Cause: peer}}, true},
+		{fmt.Errorf("wrapped: %w", alike{streamError{StreamID: 1, Code: codeRefusedStream, Cause: peer}}), true},
+		{alike{streamError{StreamID: 1, Code: codeRefusedStream}}, false},
+		{alike{streamError{StreamID: 1, Code: codeProtocol, Cause: peer}}, false},
+		{errors.New("stream error: stream ID 1; REFUSED_STREAM; received from peer"), false}, // texts decide nothing
+	} {
+		if got := refused(c.err); got != c.want {
+			t.Errorf("%+v: %v", c.err, got)
+		}
 	}
 }

@@ -110,6 +110,9 @@ func (l *line) serveMux() {
 	if _, err := io.ReadFull(l.in, make([]byte, 24)); err != nil {
 		return // the preface
 	}
+	if p.settings != nil {
+		p.settings()
+	}
 	m.mu.Lock()
 	var settings []byte
 	if p.streams > 0 {

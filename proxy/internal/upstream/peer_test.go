@@ -73,6 +73,8 @@ type peer struct {
 	greet func(net.Conn)
 	// streams is MAX_CONCURRENT_STREAMS, or 0 for no limit.
 	streams uint32
+	// settings, if set, is called before SETTINGS are sent.
+	settings func()
 
 	mu        sync.Mutex
 	delivered map[string]int

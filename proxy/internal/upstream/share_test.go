@@ -66,6 +66,30 @@ func TestAtTheStreamLimitAnotherConnectionIsOpened(t *testing.T) {
 	})
 }
 
+// Go 1.26.8 would let a hundred requests onto a connection whose limit is not known.
+func TestUntilTheStreamLimitIsKnownAConnectionTakesOneRequest(t *testing.T) {
+	inBothHTTP2(t, func(t *testing.T, s speech) {
+		known := make(chan struct{})
+		p := newPeer(t, s, func(p *peer) {
+			p.streams = 1
+			p.settings = func() { <-known }
+		})
+		pool := New(s.options())
+		defer pool.Close()
+		first := connect(t, pool, p)
+		result := waiter(t, t.Context(), pool, p)
+		close(known)
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		// One is the limit, and the first has it.
+		eventually(t, "a second connection", func() bool { return p.connections() == 2 })
+		if got, _ := exchangeOn(t, first, p.request("k", "x")); got != 200 {
+			t.Errorf("status %d", got)
+		}
+	})
+}
+
 func TestAHostThatChoosesHTTP1IsSpokenToInHTTP1(t *testing.T) {
 	p := newPeer(t, secure1, nil)
 	options := p.speech.options()

@@ -5,6 +5,8 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http/httptrace"
+	"sync"
 	"testing"
 )
 
@@ -44,6 +46,42 @@ func TestBytesThatArriveInTheGapAreNotTheAnswer(t *testing.T) {
 				p.everyLine(t, 1, func(l *line) { io.WriteString(l.conn, stray) })
 				eventually(t, "they are noticed", conn.link.wire.ended.Load)
 				_, err := conn.RoundTrip(p.request("k", "x"))
+				if e := sendError(t, err); !e.NotSent {
+					t.Errorf("in doubt: %v", e)
+				}
+				p.stop()
+				if n := p.deliveries("k"); n != 0 {
+					t.Errorf("delivered %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// The same when RoundTrip has begun, and has written nothing yet: net/http alone
+// takes the bytes for the answer.
+func TestBytesThatArriveBeforeTheFirstWriteAreNotTheAnswer(t *testing.T) {
+	for _, s := range []speech{plain1, secure1} {
+		for _, reused := range []bool{false, true} {
+			t.Run(s.name+"/"+either(reused, "reused", "fresh"), func(t *testing.T) {
+				p := newPeer(t, s, nil)
+				pool := New(s.options())
+				defer pool.Close()
+				if reused {
+					warm(t, pool, p, 1)
+				}
+				conn := connect(t, pool, p)
+				var once sync.Once
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+					// Called while the request is put into net/http's buffer.
+					WroteHeaderField: func(string, []string) {
+						once.Do(func() {
+							p.everyLine(t, 1, func(l *line) { io.WriteString(l.conn, stray) })
+							eventually(t, "they are noticed", conn.link.wire.ended.Load)
+						})
+					},
+				})
+				_, err := conn.RoundTrip(p.request("k", "x").WithContext(ctx))
 				if e := sendError(t, err); !e.NotSent {
 					t.Errorf("in doubt: %v", e)
 				}

@@ -170,3 +170,59 @@ func TestAllBytesOfARequestAreCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestAConnectionIsReadyOnceItsReaderWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(w *wire, cancel context.CancelFunc)
+		want bool
+	}{
+		"the reader waits":   {func(w *wire, _ context.CancelFunc) { go w.Read(make([]byte, 1)) }, true},
+		"it is closed":       {func(w *wire, _ context.CancelFunc) { w.Close() }, false},
+		"the caller gave up": {func(_ *wire, cancel context.CancelFunc) { cancel() }, false},
+	} {
+		near, far := net.Pipe()
+		defer far.Close()
+		w := testWire(near)
+		defer w.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		result := make(chan bool)
+		go func() { result <- w.settled(ctx) }()
+		eventually(t, "it is waited for", w.waiting.Load)
+		c.then(w, cancel)
+		if got := <-result; got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestAConnectionHoldsItsPlaceUntilItIsClosed(t *testing.T) {
+	closing, goOn := make(chan struct{}), make(chan struct{})
+	pool := New(Options{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		near, _ := net.Pipe()
+		return slowCloser{near, closing, goOn}, nil
+	}})
+	conn, err := pool.Connect(t.Context(), "http", "upstream.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go conn.link.shut()
+	occurs(t, "the close", closing)
+	if got := pool.Stats(); got != (Stats{InUse: 1}) {
+		t.Errorf("%+v while it is being closed", got)
+	}
+	close(goOn)
+	eventually(t, "the place is free", func() bool { return pool.Stats() == Stats{} })
+}
+
+type slowCloser struct {
+	net.Conn
+	closing chan<- struct{}
+	goOn    <-chan struct{}
+}
+
+func (s slowCloser) Close() error {
+	close(s.closing)
+	<-s.goOn
+	return s.Conn.Close()
+}
