@@ -12,16 +12,25 @@ import (
 // lowDisk is the free space below which an operator is told.
 const lowDisk = 256 << 20
 
-// Check implements keystore.Store: a real transaction through the writer, and a
-// look at the disk.
+// Check implements keystore.Store: a real commit through the writer, and a look
+// at the files and the disk.
 func (s *Store) Check(ctx context.Context) ([]keystore.Finding, error) {
+	if s.closed.Load() {
+		return nil, errClosed
+	}
 	if err := s.failure(); err != nil {
 		return []keystore.Finding{{Fatal: true, Message: err.Error()}}, nil
 	}
-	if err := s.writer.submit(ctx, func(st *statements) error {
-		_, _, _, err := st.found(keystore.ID{Scope: "check", Key: "check"})
-		return err
-	}); err != nil {
+	if err := s.files.same(); err != nil {
+		s.breakDown(err)
+		return []keystore.Finding{{Fatal: true, Message: err.Error()}}, nil
+	}
+	j := newJob(func(s *Store, l *ledger, j *job) error { return l.saveClock(s.now()) })
+	settled, err := s.writer.submit(ctx, j)
+	if settled {
+		j.recycle()
+	}
+	if err != nil {
 		return nil, err
 	}
 	var findings []keystore.Finding

@@ -2,98 +2,120 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"fencepost/keystore"
 )
 
-// runLease reads a lease inside the transaction; ok is false where there is none.
-func runLease(r row, scope, run string) (l keystore.Lease, ok bool, err error) {
-	l = keystore.Lease{Scope: scope, Run: run}
-	var token int64
-	err = r.Scan(&l.Owner, &token, &l.AcquiredAt, &l.ExpiresAt, &l.Version, &l.Writer)
-	if errors.Is(err, sql.ErrNoRows) {
-		return keystore.Lease{}, false, nil
+// leaseQuery reads a lease, in the order of runLease.
+const leaseQuery = "SELECT owner, token, acquired, expires, version, writer FROM leases WHERE scope = ?1 AND run = ?2"
+
+// runLease reads a lease; ok is false where there is none.
+func runLease(st *stmt, scope, run string) (l keystore.Lease, ok bool, err error) {
+	st.bindID(keystore.ID{Scope: scope, Key: run}, 0)
+	if ok, err = st.step(); !ok {
+		return keystore.Lease{}, false, err
 	}
-	l.Token = uint64(token)
-	return l, err == nil, err
+	l = keystore.Lease{
+		Scope: scope, Run: run, Owner: st.text(0), Token: uint64(st.int(1)), AcquiredAt: keystore.Instant(st.int(2)),
+		ExpiresAt: keystore.Instant(st.int(3)), Version: uint64(st.int(4)), Writer: st.text(5),
+	}
+	st.reset()
+	return l, true, nil
 }
 
-// holds evaluates a guard, raising an external token that is new.
-func (st *statements) holds(scope string, g *keystore.Guard, now keystore.Instant) (bool, error) {
-	l, ok, err := runLease(st.lease.QueryRow(scope, g.Run), scope, g.Run)
+// holds evaluates a job's guard, raising an external token that is new.
+func (l *ledger) holds(j *job) (bool, error) {
+	g := &j.guard
+	cur, ok, err := runLease(l.lease, j.id.Scope, g.Run)
 	if err != nil {
 		return false, err
 	}
 	if !g.External {
-		return ok && l.Token == g.Token && l.Live(now), nil
+		return ok && cur.Token == g.Token && cur.Live(j.now), nil
 	}
-	if ok && g.Token <= l.Token {
-		return g.Token == l.Token, nil
+	if ok && g.Token <= cur.Token {
+		return g.Token == cur.Token, nil
 	}
-	return true, st.putLease(ok, keystore.Lease{Scope: scope, Run: g.Run, Owner: "external", Token: g.Token, AcquiredAt: now, Version: l.Version + 1})
+	return true, l.putLease(ok, keystore.Lease{Scope: j.id.Scope, Run: g.Run, Owner: "external", Token: g.Token, AcquiredAt: j.now, Version: cur.Version + 1})
 }
 
-func (st *statements) putLease(exists bool, l keystore.Lease) error {
-	var err error
+func (l *ledger) putLease(exists bool, v keystore.Lease) error {
+	st := l.insertLease
 	if exists {
-		_, err = st.updateLease.Exec(l.Owner, int64(l.Token), l.AcquiredAt, l.ExpiresAt, l.Version, l.Writer, l.Scope, l.Run)
-	} else {
-		_, err = st.insertLease.Exec(l.Scope, l.Run, l.Owner, int64(l.Token), l.AcquiredAt, l.ExpiresAt, l.Version, l.Writer)
+		st = l.updateLease
 	}
+	st.bindID(keystore.ID{Scope: v.Scope, Key: v.Run}, len(v.Owner)+len(v.Writer))
+	st.bindText(3, v.Owner)
+	st.bindInt(4, int64(v.Token))
+	st.bindInt(5, int64(v.AcquiredAt))
+	st.bindInt(6, int64(v.ExpiresAt))
+	st.bindInt(7, int64(v.Version))
+	st.bindText(8, v.Writer)
+	_, err := l.change(st)
 	return err
 }
 
 // Lease implements keystore.Store.
 func (s *Store) Lease(ctx context.Context, scope, run string) (keystore.LeaseReply, error) {
-	if s.closed.Load() {
-		return keystore.LeaseReply{}, errClosed
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	rep := keystore.LeaseReply{Now: s.now(), Result: keystore.NotFound}
-	l, ok, err := runLease(s.reads.QueryRowContext(ctx, "SELECT owner, token, acquired, expires, version, writer FROM leases WHERE scope = ? AND run = ?", scope, run), scope, run)
+	rep := keystore.LeaseReply{Result: keystore.NotFound}
+	err := s.reading(ctx, func(r *reader) error {
+		l, ok, err := runLease(r.lease, scope, run)
+		if ok {
+			rep.Result, rep.Lease = keystore.Found, l
+		}
+		return err
+	})
 	if err != nil {
-		return keystore.LeaseReply{}, notWritten(err)
+		return keystore.LeaseReply{}, err
 	}
-	if ok {
-		rep.Result, rep.Lease = keystore.Found, l
-	}
+	rep.Now = s.now()
 	return rep, nil
 }
 
 // SwapLease implements keystore.Store.
 func (s *Store) SwapLease(ctx context.Context, w keystore.LeaseWrite) (keystore.LeaseReply, error) {
-	var rep keystore.LeaseReply
-	err := s.writer.submit(ctx, func(st *statements) error {
-		now := s.now()
-		cur, ok, err := runLease(st.lease.QueryRow(w.Lease.Scope, w.Lease.Run), w.Lease.Scope, w.Lease.Run)
-		if err != nil {
-			return err
-		}
-		rep = keystore.LeaseReply{Now: now, Lease: cur}
-		switch {
-		case ok && cur.Version == w.Lease.Version && cur.Writer == w.Lease.Writer:
-			rep.Result = keystore.Written
-			return nil
-		case cur.Version+1 != w.Lease.Version:
-			rep.Result = keystore.Conflict
-			return nil
-		case w.MustBeLive && !cur.Live(now):
-			rep.Result = keystore.LeaseLost
-			return nil
-		}
-		l := w.Lease
-		l.ExpiresAt = now.Add(w.TTL)
-		if l.AcquiredAt == keystore.StampNow {
-			l.AcquiredAt = now
-		}
-		rep.Result, rep.Lease = keystore.Written, l
-		return st.putLease(ok, l)
-	})
-	if err != nil {
-		return keystore.LeaseReply{}, err
+	j := newJob(swapLease)
+	j.lease = w
+	settled, err := s.writer.submit(ctx, j)
+	rep := keystore.LeaseReply{}
+	if err == nil {
+		rep = keystore.LeaseReply{Result: j.result, Lease: j.metLease, Now: j.now}
 	}
-	return rep, nil
+	if settled {
+		j.recycle()
+	}
+	return rep, err
+}
+
+func swapLease(s *Store, l *ledger, j *job) error {
+	w := &j.lease
+	j.now = s.now()
+	cur, ok, err := runLease(l.lease, w.Lease.Scope, w.Lease.Run)
+	if err != nil {
+		return err
+	}
+	j.metLease = cur
+	switch {
+	case ok && cur.Version == w.Lease.Version && cur.Writer == w.Lease.Writer:
+		j.result = keystore.Written
+		return nil
+	case cur.Version+1 != w.Lease.Version:
+		j.result = keystore.Conflict
+		return nil
+	case w.MustBeLive && !cur.Live(j.now):
+		j.result = keystore.LeaseLost
+		return nil
+	}
+	next := w.Lease
+	next.ExpiresAt = j.now.Add(w.TTL)
+	if next.AcquiredAt == keystore.StampNow {
+		next.AcquiredAt = j.now
+	}
+	j.result, j.metLease = keystore.Written, next
+	if err := l.putLease(ok, next); err != nil {
+		return err
+	}
+	// A renewal leaves no other trace of its moment: without this one, a wall
+	// clock that was set back would make the lease live for longer.
+	return l.saveClock(j.now)
 }

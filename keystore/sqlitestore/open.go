@@ -2,19 +2,15 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
-	_ "modernc.org/sqlite" // the driver named "sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"fencepost/keystore"
 )
@@ -27,18 +23,22 @@ const (
 	schemaVersion = 1
 	// applicationID marks the file as a Fencepost ledger ("Fpst").
 	applicationID = 0x46707374
+	// durable makes a connection sync every commit, on macOS through the disk's
+	// own cache, and leaves checkpoints to maintain.
+	durable = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA wal_autocheckpoint = 0; "
 )
 
 // Store is a ledger in one SQLite file. Make one with Open.
 type Store struct {
 	opts   Options
-	lock   *os.File
-	db     *sql.DB // one writer connection and one for checkpoints
-	reads  *sql.DB
+	hold   *hold
+	files  files
+	side   *conn // checkpoints in the background
+	reads  *readers
+	busy   sync.RWMutex // held for reading by reads under way
+	known  known
 	writer *writer
-
-	clock  sync.Mutex
-	last   keystore.Instant
+	clock  clock
 	broken atomic.Pointer[error]
 	closed atomic.Bool
 	once   sync.Once
@@ -53,172 +53,254 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Path == "" {
 		return nil, errors.New("the ledger has no file name; write sqlite://FILE")
 	}
-	path, err := filepath.Abs(o.Path)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	path, err := resolve(o.Path)
 	if err != nil {
 		return nil, err
 	}
 	o.Path = path
 	s := &Store{opts: o}
-	if s.lock, err = lockFile(path); err != nil {
+	var created bool
+	if s.hold, created, err = take(path); err != nil {
 		return nil, err
 	}
-	if err := s.open(ctx); err != nil {
-		s.release()
+	if err := s.open(); err != nil {
+		s.release(false)
+		if created {
+			// Nothing was promised yet; an empty file would only puzzle.
+			if fi, serr := os.Stat(path); serr == nil && fi.Size() == 0 {
+				os.Remove(path)
+			}
+		}
 		return nil, explain(path, err)
 	}
+	s.writer.start()
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context) error {
-	// Created here rather than by SQLite so that nobody else can ever read it.
-	f, err := os.OpenFile(s.opts.Path, os.O_RDWR|os.O_CREATE, 0o600)
+func (s *Store) open() error {
+	path := s.opts.Path
+	fi, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if fi, err := f.Stat(); err == nil && fi.Mode().Perm()&0o077 != 0 {
-		s.opts.Logger.Warn("the ledger can be read by other users; use chmod 600", "file", s.opts.Path, "mode", fi.Mode().Perm().String())
+	if fi.Mode().Perm()&0o077 != 0 {
+		s.opts.Logger.Warn("the ledger can be read by other users; use chmod 600", "file", path, "mode", fi.Mode().Perm().String())
 	}
-	f.Close()
+	// The log has its size already most of the time, so that syncing only its
+	// data saves the file system's journal: as durable, and much quicker.
+	// (The setting is the process's, and fails only where it does not exist.)
+	_, _ = sqlite.Fdatasync(true)
 
-	if s.db, err = sql.Open("sqlite", dsn(s.opts.Path, "rw", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(0)", "busy_timeout(2000)", "cache_size(-16000)", "temp_store(MEMORY)")); err != nil {
+	c, err := dial(path, s.opts.vfs, false, s.opts.Timeout/2)
+	if err != nil {
 		return err
 	}
-	if err := s.migrate(ctx); err != nil {
+	l, err := s.prepare(c)
+	if err != nil {
+		c.noCheckpointOnClose()
+		c.close()
 		return err
 	}
-	if s.reads, err = sql.Open("sqlite", dsn(s.opts.Path, "ro", "query_only(1)", "busy_timeout(2000)")); err != nil {
+	s.writer = newWriter(s, l)
+	if s.side, err = dial(path, s.opts.vfs, false, 0); err != nil {
 		return err
 	}
-	s.reads.SetMaxOpenConns(4)
-	s.reads.SetMaxIdleConns(4)
-	var newest sql.NullInt64
-	if err := s.db.QueryRowContext(ctx, "SELECT max(updated) FROM (SELECT max(updated) AS updated FROM ops GROUP BY state)").Scan(&newest); err != nil {
+	if err := s.side.exec(durable); err != nil {
 		return err
 	}
-	s.last = keystore.Instant(newest.Int64)
-	s.writer, err = newWriter(ctx, s)
-	return err
+	if s.reads, err = newReaders(path, s.opts.vfs, s.opts.Timeout); err != nil {
+		return err
+	}
+	return s.files.remember(path)
 }
 
-// dsn names the file for the driver. Its own escaping keeps odd file names from
-// becoming options.
-func dsn(path, mode string, pragmas ...string) string {
-	q := url.Values{"mode": {mode}, "_txlock": {"immediate"}}
-	for _, p := range pragmas {
-		q.Add("_pragma", p)
+// prepare makes the connection the writer's, and the file a ledger.
+func (s *Store) prepare(c *conn) (*ledger, error) {
+	fresh, err := identify(c)
+	if err != nil {
+		return nil, err
 	}
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
-}
-
-// migrate creates the tables in an empty file and refuses any file that is not
-// this version's.
-func (s *Store) migrate(ctx context.Context) error {
-	var version, app, tables int
-	for pragma, v := range map[string]*int{"PRAGMA user_version": &version, "PRAGMA application_id": &app, "SELECT count(*) FROM sqlite_schema": &tables} {
-		if err := s.db.QueryRowContext(ctx, pragma).Scan(v); err != nil {
-			return err
+	if err := c.exec(durable + "PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY"); err != nil {
+		return nil, err
+	}
+	if err := journal(c); err != nil {
+		return nil, err
+	}
+	if fresh {
+		err = c.exec(fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, applicationID, schemaVersion))
+	} else {
+		err = verify(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What a killed process wrote but had not synced can be read here. It must
+	// be on the disk before anybody is told of it.
+	if _, _, err := c.checkpoint(sqlite3.SQLITE_CHECKPOINT_TRUNCATE); primary(err) == busyCode {
+		err = syncFile(s.opts.Path + "-wal")
+		if err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	if err := s.loadClock(c); err != nil {
+		return nil, err
+	}
+	// This write tells now, rather than before the first send, whether the
+	// ledger can be written.
+	l, err := newLedger(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []func() error{l.begin.run, func() error { return l.saveClock(s.now()) }, l.commit.run} {
+		if err := step(); err != nil {
+			l.close()
+			return nil, err
 		}
 	}
-	var mode string
-	if err := s.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
-		return err
+	return l, nil
+}
+
+// identify refuses any file that is not this version's ledger, before anything
+// in it is changed. fresh means that it is empty.
+func identify(c *conn) (fresh bool, err error) {
+	var n [3]int64
+	for i, q := range []string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
+		if n[i], err = c.one(q); err != nil {
+			return false, err
+		}
 	}
+	app, version, things := n[0], n[1], n[2]
 	switch {
-	case mode != "wal":
-		return fmt.Errorf("the file system does not let SQLite use a write-ahead log (journal mode is %q); keep the ledger on a local disk", mode)
-	case tables == 0:
+	case app == 0 && version == 0 && things == 0:
+		return true, nil
 	case app != applicationID:
-		return errors.New("it is a database, but not a Fencepost ledger; name another file")
+		return false, errors.New("it is a database, but not a Fencepost ledger; name another file")
 	case version > schemaVersion:
-		return fmt.Errorf("it was written by a later version of Fencepost (schema %d, this one knows %d); run that version", version, schemaVersion)
-	case version == schemaVersion:
-		return s.verify(ctx)
-	default:
-		return fmt.Errorf("its schema version %d is not known", version)
+		return false, fmt.Errorf("it was written by a later version of Fencepost (schema %d, this one knows %d); run that version", version, schemaVersion)
+	case version != schemaVersion:
+		return false, fmt.Errorf("its schema version %d is not known", version)
 	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	return false, nil
+}
+
+// journal turns the write-ahead log on.
+func journal(c *conn) error {
+	st, err := c.prepare("PRAGMA journal_mode = WAL")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
-	for _, q := range []string{schema, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)} {
-		if _, err := tx.ExecContext(ctx, q); err != nil {
-			return err
-		}
+	defer st.close()
+	if _, err := st.step(); err != nil {
+		return err
 	}
-	return tx.Commit()
+	if mode := st.text(0); mode != "wal" {
+		return fmt.Errorf("the file system does not let SQLite use a write-ahead log (journal mode is %q); keep the ledger on a local disk", mode)
+	}
+	return nil
 }
 
-// verify looks for damage that can be seen quickly: the file's header and the
-// pages of every tree's root. A full PRAGMA integrity_check takes minutes on a
-// large ledger and is left to the operator.
-func (s *Store) verify(ctx context.Context) error {
-	for _, q := range []string{"SELECT count(*) FROM (SELECT 1 FROM ops LIMIT 1)", "SELECT count(*) FROM (SELECT 1 FROM bodies LIMIT 1)", "SELECT count(*) FROM (SELECT 1 FROM leases LIMIT 1)", "SELECT count(*) FROM (SELECT 1 FROM ops WHERE state = 3 LIMIT 1)"} {
-		var n int
-		if err := s.db.QueryRowContext(ctx, q).Scan(&n); err != nil {
+// verify looks for damage that can be seen quickly: the file's header, its
+// length and the roots of its trees. A full PRAGMA integrity_check takes minutes
+// on a large ledger and is left to the operator.
+func verify(c *conn) error {
+	for _, q := range []string{
+		"SELECT 1 FROM ops NOT INDEXED LIMIT 1", "SELECT 1 FROM ops INDEXED BY ops_by_state WHERE state = 3 LIMIT 1",
+		"SELECT 1 FROM ops INDEXED BY ops_by_expiry WHERE expires <> 0 LIMIT 1",
+		"SELECT 1 FROM bodies LIMIT 1", "SELECT 1 FROM leases LIMIT 1", "SELECT now FROM clock",
+	} {
+		if _, err := c.one(q); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lockFile takes FILE.lock, which is held as long as the store is open. The
-// lock goes with the process, however it ends.
-func lockFile(path string) (*os.File, error) {
-	name := path + ".lock"
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+func syncFile(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
+		return err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("the ledger %s is in use by another process; a SQLite ledger serves one process, several share a Redis ledger", path)
-		}
-		return nil, fmt.Errorf("cannot lock the ledger %s: %w", path, err)
+	defer f.Close()
+	return f.Sync()
+}
+
+// refuses says why a call cannot be served at all.
+func (s *Store) refuses(ctx context.Context) error {
+	if s.closed.Load() {
+		return errClosed
 	}
-	return f, nil
+	if err := s.failure(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return notWritten(err)
+	}
+	return nil
 }
 
 // Exclusive implements keystore.Store: the file lock makes it true.
 func (s *Store) Exclusive() bool { return true }
-
-// now is the store's clock: the wall clock, except that it never goes back
-// behind what is written in the ledger.
-func (s *Store) now() keystore.Instant {
-	t := keystore.InstantOf(s.opts.Now())
-	s.clock.Lock()
-	defer s.clock.Unlock()
-	s.last = max(s.last, t)
-	return s.last
-}
 
 // Close implements keystore.Store.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.closed.Store(true)
 		s.writer.stop()
-		if s.broken.Load() == nil {
-			_, s.cerr = s.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
+		s.busy.Lock()
+		defer s.busy.Unlock()
+		if s.failure() == nil {
+			s.cerr = s.farewell()
 		}
-		s.release()
+		s.release(s.failure() == nil)
 	})
 	return s.cerr
 }
 
-// release closes what is open, in whatever state.
-func (s *Store) release() {
-	if s.writer != nil {
-		s.writer.close()
+// farewell saves the clock and leaves an empty log behind.
+func (s *Store) farewell() error {
+	l := s.writer.l
+	if now := s.now(); now > s.clock.saved {
+		for _, step := range []func() error{l.begin.run, func() error { return l.saveClock(now) }, l.commit.run} {
+			if err := step(); err != nil {
+				return fmt.Errorf("closing the ledger %s: %w", s.opts.Path, err)
+			}
+		}
 	}
-	if s.reads != nil {
-		s.reads.Close()
+	s.reads.close()
+	s.reads = nil
+	if _, _, err := l.c.checkpoint(sqlite3.SQLITE_CHECKPOINT_TRUNCATE); err != nil && primary(err) != busyCode {
+		return fmt.Errorf("closing the ledger %s: %w", s.opts.Path, err)
 	}
-	if s.db != nil {
-		s.db.Close()
-	}
-	s.lock.Close()
+	return nil
 }
 
-// checkpointEvery is the pause between two background checkpoints.
-const checkpointEvery = 200 * time.Millisecond
+// release closes what is open, in whatever state. Unless all is well, nothing
+// more is written: a failed sync must not be tried again, and a file that was
+// refused must stay as it is. SQLite would else move the log at the last close.
+func (s *Store) release(well bool) {
+	if s.reads != nil {
+		s.reads.close()
+	}
+	var last *conn
+	if s.writer != nil {
+		s.writer.l.close()
+		last = s.writer.l.c
+	}
+	for _, c := range []*conn{s.side, last} {
+		if c == nil {
+			continue
+		}
+		if !well {
+			c.noCheckpointOnClose()
+		}
+		c.close()
+	}
+	s.hold.release()
+}
+
+var _ keystore.Store = (*Store)(nil)
