@@ -18,9 +18,11 @@ import (
 	"fencepost/policy"
 )
 
-// newAdmin is the admin listener: health for machines, metrics for both.
+// newAdmin is the admin listener: health for machines, metrics for both, and
+// for operators what is not settled (operations.go).
 func (p *Proxy) newAdmin() http.Handler {
 	r := chi.NewRouter()
+	r.Use(escapedRoutes)
 	r.Use(p.guardBrowser)
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "instance": p.cfg.Instance})
@@ -29,12 +31,16 @@ func (p *Proxy) newAdmin() http.Handler {
 	r.Group(func(r chi.Router) {
 		r.Use(p.adminToken)
 		r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{ErrorLog: p.errorLog}))
+		r.Get("/v1/operations", p.listOperations)
+		r.Get("/v1/operations/{scope}/{key}", p.showOperation)
+		r.Get("/v1/operations/{scope}/{key}/response", p.showResponse)
+		r.Post("/v1/operations/{scope}/{key}/resolve", p.resolveOperation)
 	})
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, &problem{code: codeNoRoute, detail: "The admin listener has /healthz, /readyz and /metrics, and nothing at " + strconv.Quote(r.URL.Path) + "."})
+		writeProblem(w, &problem{code: codeNoRoute, detail: "The admin listener has /healthz, /readyz, /metrics and /v1/operations, and nothing at " + strconv.Quote(r.URL.Path) + "."})
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, &problem{code: codeMethodNotAllowed, detail: "Use GET."})
+		writeProblem(w, &problem{code: codeMethodNotAllowed, detail: "Use GET, or POST to …/resolve."})
 	})
 	return r
 }

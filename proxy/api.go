@@ -19,13 +19,7 @@ type scopeKey struct{}
 // newAPI is the API on the reverse listener: lookups, for the caller's own scope.
 func (p *Proxy) newAPI() http.Handler {
 	r := chi.NewRouter()
-	// A key may hold an escaped slash: route on the path as it was sent.
-	r.Use(func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			chi.RouteContext(r.Context()).RoutePath = r.URL.EscapedPath()
-			next.ServeHTTP(w, r)
-		})
-	})
+	r.Use(escapedRoutes)
 	r.Use(p.authenticate)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{code: codeNoRoute, detail: "There is nothing at " + strconv.Quote(r.URL.Path) + ". Operations are looked up at " + apiPrefix + "v1/operations/{key}."})
@@ -36,6 +30,15 @@ func (p *Proxy) newAPI() http.Handler {
 	r.Get(apiPrefix+"v1/operations/{key}", p.lookup)
 	r.Get(apiPrefix+"v1/operations/{key}/response", p.lookupResponse)
 	return r
+}
+
+// escapedRoutes routes on the path as it was sent: a key may hold an escaped
+// slash.
+func escapedRoutes(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		chi.RouteContext(r.Context()).RoutePath = r.URL.EscapedPath()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // authenticate puts the caller's scope into the request's context.

@@ -76,12 +76,14 @@ func (l *ledger) get(ctx context.Context, id keystore.ID) (keystore.Reply, error
 // moving. Each try lost means that somebody else's write won.
 const maxTries = 16
 
-// change applies ev to cur, and to whatever the record has become when another
-// write came between, for as long as the transition function allows it. It
+// change applies ev, in this instance's name unless it brings another, to cur,
+// and to whatever the record has become when another write came between, for as long as the transition function allows it. It
 // returns the record as it stands, and why the event was refused if it was.
 // Result is Written, LeaseLost, NotFound or, after too many lost tries, Conflict.
 func (l *ledger) change(ctx context.Context, cur keystore.Record, now keystore.Instant, ev keystore.Event) (keystore.Reply, keystore.Refusal, error) {
-	ev.By = l.instance
+	if ev.By == "" {
+		ev.By = l.instance
+	}
 	ev.Writer = l.writer()
 	rep := keystore.Reply{Record: cur, Now: now, Result: keystore.Conflict}
 	for range maxTries {

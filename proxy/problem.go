@@ -38,6 +38,7 @@ const (
 	codeMethodNotAllowed  code = "method_not_allowed"
 	codeShuttingDown      code = "shutting_down"
 	codeInternal          code = "internal_error"
+	codeNotResolvable     code = "not_resolvable"
 )
 
 // retry tells an agent what to do with its key.
@@ -86,6 +87,7 @@ var situations = map[code]situation{
 	codeNoOperation:       {http.StatusNotFound, retrySameKey, "No such operation", 0},
 	codeMethodNotAllowed:  {http.StatusMethodNotAllowed, retryNever, "The method is not allowed here", 0},
 	codeShuttingDown:      {http.StatusServiceUnavailable, retrySameKey, "This proxy is shutting down; nothing was sent", time.Second},
+	codeNotResolvable:     {http.StatusConflict, retryNever, "The operation cannot be settled like this as it stands", 0},
 	codeInternal:          {http.StatusInternalServerError, retryAfterResolution, "Fencepost failed", 0},
 }
 

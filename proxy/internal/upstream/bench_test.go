@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -54,23 +55,17 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-// callers runs f b.N times from n goroutines.
+// callers runs f b.N times or a little more, from n goroutines.
 func callers(b *testing.B, n int, f func()) {
-	todo := make(chan int, n)
-	share := (b.N + n - 1) / n
-	done := make(chan struct{})
+	var running sync.WaitGroup
 	for range n {
-		go func() {
-			for range share {
+		running.Go(func() {
+			for range (b.N + n - 1) / n {
 				f()
 			}
-			done <- struct{}{}
-		}()
+		})
 	}
-	for range n {
-		<-done
-	}
-	close(todo)
+	running.Wait()
 }
 
 var benchBody = bytes.Repeat([]byte("x"), 200)

@@ -69,7 +69,10 @@ func (c *Conn) giveBack() {
 //
 // The request becomes RoundTrip's own: GetBody and any Expect field are removed from
 // it, and its body is closed, also on errors, perhaps more than once. Its URL must
-// have the scheme and host that Connect was called with.
+// have the scheme and host that Connect was called with. Its body should be in memory
+// or in a file: on HTTP/1.1 a Read that blocks keeps RoundTrip from returning, even
+// past the deadline. A bytes.Reader or strings.Reader, bare or in io.NopCloser, leaves
+// in one write with the header.
 func (c *Conn) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !c.state.CompareAndSwap(connReady, connSent) {
 		return nil, &SendError{Err: ErrSpent}

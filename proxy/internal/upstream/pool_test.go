@@ -58,6 +58,22 @@ func TestAConnectionThatThePeerClosesWhileIdleIsDropped(t *testing.T) {
 	})
 }
 
+func TestOfTwoIdleConnectionsOnlyTheClosedOneIsDropped(t *testing.T) {
+	for _, s := range []speech{plain1, secure1} {
+		p := newPeer(t, s, nil)
+		pool := New(s.options())
+		defer pool.Close()
+		warm(t, pool, p, 2)
+		var one *line
+		p.everyLine(t, 2, func(l *line) { one = l })
+		one.close()
+		eventually(t, "one is dropped", func() bool { return pool.Stats() == Stats{Idle: 1} })
+		if !connect(t, pool, p).Reused() {
+			t.Errorf("%s: the other was dropped too", s.name)
+		}
+	}
+}
+
 func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 	inEverySpeech(t, func(t *testing.T, s speech) {
 		p := newPeer(t, s, nil)

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // stuck is a socket whose first Write waits, even for Close, until it is told its
@@ -225,4 +227,51 @@ func (s slowCloser) Close() error {
 	close(s.closing)
 	<-s.goOn
 	return s.Conn.Close()
+}
+
+// A peer that reads nothing does not hold up the close of its connection for as
+// long as TLS would wait to say goodbye.
+func TestThePartingAlertIsNotWaitedForLong(t *testing.T) {
+	p := newPeer(t, secure1, nil)
+	socket := &mute{closed: make(chan struct{})}
+	options := p.speech.options()
+	options.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		socket.Conn = c
+		return socket, err
+	}
+	pool := New(options)
+	conn := connect(t, pool, p)
+	socket.muted.Store(true)
+	start := time.Now()
+	conn.link.shut()
+	if d := time.Since(start); d > 4*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
+// mute is a connection that, once muted, blocks writes until it is closed.
+type mute struct {
+	net.Conn
+	muted  atomic.Bool
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (m *mute) Write(p []byte) (int, error) {
+	if m.muted.Load() {
+		<-m.closed
+		return 0, net.ErrClosed
+	}
+	return m.Conn.Write(p)
+}
+
+func (m *mute) SetWriteDeadline(t time.Time) error {
+	time.AfterFunc(time.Until(t), func() { m.once.Do(func() { close(m.closed) }) })
+	return nil
+}
+
+func (m *mute) Close() error {
+	m.once.Do(func() { close(m.closed) })
+	return m.Conn.Close()
 }

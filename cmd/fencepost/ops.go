@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"fencepost/cmd/fencepost/internal/config"
+)
+
+// opsUsage lists the subcommands of ops.
+const opsUsage = `fencepost ops works on the operations of a running proxy, through its admin listener.
+
+  list                     what is not settled, oldest first
+                           [--state S] [--scope S] [--route R] [--older-than D] [--limit N] [--cursor C]
+  show KEY                 everything known about one operation
+  response KEY             its recorded response, on standard output
+  resolve KEY --as completed|not_applied|abandoned --reason R [--response FILE]
+
+KEY is in scope "default" unless --scope says otherwise. Every subcommand takes
+--admin URL (or --config FILE) and --json. The admin token is read from
+FENCEPOST_ADMIN_TOKEN, or from the configuration.
+`
+
+// ops runs one of the operator's subcommands.
+func ops(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		fmt.Fprint(stderr, opsUsage)
+		if len(args) == 0 {
+			return exitUsage
+		}
+		return exitOK
+	}
+	sub := map[string]func(*opsCall) error{"list": opsList, "show": opsShow, "response": opsResponse, "resolve": opsResolve}[args[0]]
+	if sub == nil {
+		fmt.Fprintf(stderr, "fencepost ops: there is no subcommand %q\n\n%s", args[0], opsUsage)
+		return exitUsage
+	}
+	c := &opsCall{stdout: stdout, stderr: stderr}
+	fs := flag.NewFlagSet("ops "+args[0], flag.ContinueOnError)
+	c.register(fs, args[0])
+	rest := args[1:]
+	// The key may stand before or after the flags.
+	if args[0] != "list" && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		c.key, rest = rest[0], rest[1:]
+	}
+	fs.SetOutput(stderr)
+	switch err := fs.Parse(rest); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	}
+	if left := fs.Args(); c.key == "" && len(left) == 1 && args[0] != "list" {
+		c.key = left[0]
+	} else if len(left) > 0 {
+		fmt.Fprintf(stderr, "fencepost ops %s: unexpected argument %q\n", args[0], left[0])
+		return exitUsage
+	}
+	if args[0] != "list" && c.key == "" {
+		fmt.Fprintf(stderr, "fencepost ops %s: name the key of the operation\n", args[0])
+		return exitUsage
+	}
+	err := c.connect()
+	if err == nil {
+		err = sub(c)
+	}
+	if err != nil {
+		return fail(stderr, "ops "+args[0], err)
+	}
+	return exitOK
+}
+
+// opsCall is one call of the admin API.
+type opsCall struct {
+	stdout, stderr io.Writer
+
+	admin, config, scope, key string
+	json                      bool
+
+	state, route, cursor string
+	older                time.Duration
+	limit                int
+
+	as, reason, actor, response, contentType string
+	status                                   int
+
+	token string
+}
+
+func (c *opsCall) register(fs *flag.FlagSet, sub string) {
+	fs.StringVar(&c.admin, "admin", "", "`URL` of the admin listener (default: the configuration's, else http://127.0.0.1:8081)")
+	fs.StringVar(&c.config, "config", "", "configuration `file` of the proxy, for its admin listener and token")
+	fs.BoolVar(&c.json, "json", false, "print JSON")
+	switch sub {
+	case "list":
+		fs.StringVar(&c.scope, "scope", "", "only this `scope`")
+		fs.StringVar(&c.state, "state", "unknown", "the `state` that operations read")
+		fs.StringVar(&c.route, "route", "", "only this `route`")
+		fs.DurationVar(&c.older, "older-than", 0, "only what has not changed for this `long`")
+		fs.IntVar(&c.limit, "limit", 50, "how many at the most")
+		fs.StringVar(&c.cursor, "cursor", "", "continue after an earlier page")
+	default:
+		fs.StringVar(&c.scope, "scope", "default", "the `scope` (the caller's name) the key belongs to")
+	}
+	if sub == "resolve" {
+		fs.StringVar(&c.as, "as", "", "completed, not_applied (one more send is allowed) or abandoned (never to be sent)")
+		fs.StringVar(&c.reason, "reason", "", "why, for the history; required")
+		fs.StringVar(&c.actor, "actor", "", "who decides, for the history (default: your user name)")
+		fs.StringVar(&c.response, "response", "", "with --as completed: `file` with the response that duplicates get, either a whole HTTP/1.1 response or just its body")
+		fs.IntVar(&c.status, "status", 200, "status of that response, where the file is just a body")
+		fs.StringVar(&c.contentType, "content-type", "application/json", "its media type, likewise")
+	}
+}
+
+// connect finds the admin listener and its token.
+func (c *opsCall) connect() error {
+	c.token = os.Getenv("FENCEPOST_ADMIN_TOKEN")
+	if c.config != "" {
+		conf, err := config.Load(c.config)
+		if err != nil {
+			return err
+		}
+		if c.admin == "" {
+			c.admin = "http://" + conf.Admin.Listen
+		}
+		if c.token == "" {
+			c.token = string(conf.Admin.Token)
+		}
+	}
+	if c.admin == "" {
+		c.admin = "http://127.0.0.1:8081"
+	}
+	if u, err := url.Parse(c.admin); err != nil || u.Host == "" {
+		return fmt.Errorf("--admin %q is not a URL; write it like http://127.0.0.1:8081", c.admin)
+	}
+	c.admin = strings.TrimSuffix(c.admin, "/")
+	return nil
+}
+
+func (c *opsCall) path() string {
+	return "/v1/operations/" + url.PathEscape(c.scope) + "/" + url.PathEscape(c.key)
+}
+
+// call makes one request. A problem document becomes the error.
+func (c *opsCall) call(method, path string, body any) (*http.Response, []byte, error) {
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, nil, err
+		}
+		in = bytes.NewReader(b)
+	}
+	req, err := http.NewRequest(method, c.admin+path, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	// Never sent again by the client's own doing: there is no key in it, and a
+	// resolution is guarded by the record's version in any case.
+	req.GetBody = nil
+	hc := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: nil, DisableCompression: true}}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no answer from the admin listener %s: %w", c.admin, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	// A recorded response may be a problem of the upstream's; ours say so.
+	if strings.HasPrefix(resp.Header.Get("Proxy-Status"), "fencepost; error=") {
+		var p struct{ Title, Detail, Code string }
+		if json.Unmarshal(b, &p) == nil && p.Code != "" {
+			if c.json {
+				c.stdout.Write(b)
+			}
+			return nil, nil, fmt.Errorf("%s: %s", p.Title, p.Detail)
+		}
+	}
+	return resp, b, nil
+}
+
+func opsList(c *opsCall) error {
+	q := url.Values{"state": {c.state}, "limit": {fmt.Sprint(c.limit)}}
+	for name, v := range map[string]string{"scope": c.scope, "route": c.route, "cursor": c.cursor} {
+		if v != "" {
+			q.Set(name, v)
+		}
+	}
+	if c.older > 0 {
+		q.Set("older_than", c.older.String())
+	}
+	_, body, err := c.call("GET", "/v1/operations?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err = c.stdout.Write(body)
+		return err
+	}
+	var page struct {
+		Operations []operation
+		Next       string
+		Now        time.Time
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return err
+	}
+	if len(page.Operations) == 0 {
+		fmt.Fprintf(c.stdout, "No operation reads %s.\n", c.state)
+		return nil
+	}
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tSCOPE\tROUTE\tREQUEST\tATTEMPT\tSINCE\tWHY")
+	for _, o := range page.Operations {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s ago\t%s\n", o.Key, o.Scope, o.Route, o.request(), o.Attempt, page.Now.Sub(o.UpdatedAt).Round(time.Second), o.why())
+	}
+	w.Flush()
+	if page.Next != "" {
+		fmt.Fprintf(c.stdout, "There are more: --cursor %s\n", page.Next)
+	}
+	return nil
+}
+
+func opsShow(c *opsCall) error {
+	_, body, err := c.call("GET", c.path(), nil)
+	if err != nil {
+		return err
+	}
+	return c.print(body)
+}
+
+// print shows one operation, as JSON or for people.
+func (c *opsCall) print(body []byte) error {
+	if c.json {
+		_, err := c.stdout.Write(body)
+		return err
+	}
+	var o operation
+	if err := json.Unmarshal(body, &o); err != nil {
+		return err
+	}
+	o.describe(c.stdout)
+	return nil
+}
+
+func opsResponse(c *opsCall) error {
+	resp, body, err := c.call("GET", c.path()+"/response", nil)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stderr, "status %d, %s, %d bytes\n", resp.StatusCode, resp.Header.Get("Content-Type"), len(body))
+	_, err = c.stdout.Write(body)
+	return err
+}
+
+func opsResolve(c *opsCall) error {
+	if c.as == "" {
+		return errors.New("say --as completed, --as not_applied or --as abandoned")
+	}
+	if strings.TrimSpace(c.reason) == "" {
+		return errors.New("--reason is required: it explains the decision to whoever reads the history")
+	}
+	if c.actor == "" {
+		if u, err := user.Current(); err == nil {
+			c.actor = u.Username
+		} else {
+			return errors.New("--actor is required: your user name cannot be found out")
+		}
+	}
+	res := map[string]any{"as": c.as, "reason": c.reason, "actor": c.actor}
+	if c.response != "" {
+		if err := c.readResponse(res); err != nil {
+			return err
+		}
+	}
+	_, body, err := c.call("POST", c.path()+"/resolve", res)
+	if err != nil {
+		return err
+	}
+	return c.print(body)
+}
+
+// readResponse puts the file's response into a resolution.
+func (c *opsCall) readResponse(res map[string]any) error {
+	b, err := os.ReadFile(c.response)
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(b, []byte("HTTP/")) {
+		res["status"], res["header"], res["body"] = c.status, map[string]string{"Content-Type": c.contentType}, b
+		return nil
+	}
+	status, header, body, err := parseResponse(b)
+	if err != nil {
+		return fmt.Errorf("%s begins like an HTTP response but does not read as one: %w", c.response, err)
+	}
+	res["status"], res["header"], res["body"] = status, header, body
+	return nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestAnOperatorWorksFromTheShell: list, show, response and resolve against a
+// running proxy.
+func TestAnOperatorWorksFromTheShell(t *testing.T) {
+	up := newProvider(t)
+	const token = "admin-token-0123456789"
+	file := configFile(t, up.URL, "sqlite://"+filepath.Join(t.TempDir(), "l.db"), "")
+	text, _ := os.ReadFile(file)
+	os.WriteFile(file, []byte(strings.Replace(string(text), "admin: {listen: '127.0.0.1:0'}", "admin: {listen: '127.0.0.1:0', token: '${FENCEPOST_ADMIN_TOKEN}'}", 1)), 0o600)
+	p := launch(t, []string{"FENCEPOST_ADMIN_TOKEN=" + token}, "serve", "--config", file)
+	run := func(code int, want string, args ...string) string {
+		t.Helper()
+		args = append(args, "--admin", p.admin)
+		cmd := exec.Command(binary(t), append([]string{"ops"}, args...)...)
+		cmd.Env = append(os.Environ(), "FENCEPOST_ADMIN_TOKEN="+token)
+		out, _ := cmd.CombinedOutput()
+		if c := cmd.ProcessState.ExitCode(); c != code || !strings.Contains(string(out), want) {
+			t.Errorf("ops %v: exit %d, want %d with %q\n%s", args, c, code, want, out)
+		}
+		if strings.Contains(string(out), token) {
+			t.Errorf("ops %v prints the token", args)
+		}
+		return string(out)
+	}
+	run(0, "No operation reads unknown.", "list")
+	up.after = func(string) { up.CloseClientConnections() } // the effect happens, the answer is lost
+	for _, k := range []string{"a/1", "b", "c"} {
+		if r := p.post(k, "x"); r.status != 502 || r.code() != "outcome_unknown" {
+			t.Fatalf("%+v", r)
+		}
+	}
+	up.after = nil
+	list := run(0, "KEY", "list")
+	for _, k := range []string{"a/1", "b", "c", "sent, but the connection"} {
+		if !strings.Contains(list, k) {
+			t.Errorf("%q is missing in\n%s", k, list)
+		}
+	}
+	var page struct{ Operations []operation }
+	if err := json.Unmarshal([]byte(run(0, "{", "list", "--json", "--limit", "2")), &page); err != nil || len(page.Operations) != 2 {
+		t.Errorf("%v %+v", err, page)
+	}
+	run(0, "UNKNOWN: The request was sent", "show", "a/1")
+	run(0, "dispatched → unknown  doubt by ", "show", "a/1")
+	run(1, "No response is recorded", "response", "a/1")
+	run(1, "say --as", "resolve", "a/1")
+	run(1, "--reason is required", "resolve", "a/1", "--as", "completed")
+	run(1, "not one of completed", "resolve", "a/1", "--as", "done", "--reason", "r")
+	run(1, "No operation with this key", "show", "nothing")
+	run(2, "name the key", "show")
+	run(2, `no subcommand "frob"`, "frob")
+
+	body := filepath.Join(t.TempDir(), "body.json")
+	os.WriteFile(body, []byte(`{"id":"ch_1"}`), 0o600)
+	run(0, "COMPLETED", "resolve", "a/1", "--as", "completed", "--reason", "dashboard", "--actor", "dana", "--response", body, "--status", "201")
+	run(0, "resolve by operator dana: dashboard", "show", "a/1")
+	if r := p.post("a/1", "x"); r.status != 201 || r.body != `{"id":"ch_1"}` {
+		t.Errorf("%+v", r)
+	}
+	run(0, `{"id":"ch_1"}`, "response", "a/1")
+	whole := filepath.Join(t.TempDir(), "whole.http")
+	os.WriteFile(whole, []byte("HTTP/1.1 202 Accepted\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"), 0o600)
+	run(0, "COMPLETED", "resolve", "b", "--as", "completed", "--reason", "r", "--response", whole)
+	if r := p.post("b", "x"); r.status != 202 || r.body != "hello" || r.header.Get("Content-Type") != "text/plain" {
+		t.Errorf("%+v", r)
+	}
+	run(1, "It was settled as completed", "resolve", "b", "--as", "abandoned", "--reason", "r")
+	run(0, "RESERVED", "resolve", "c", "--as", "not_applied", "--reason", "not in the dashboard")
+	if r := p.post("c", "x"); r.status != 201 || r.body != "effect 2 of c" {
+		t.Errorf("%+v", r)
+	}
+	cmd := exec.Command(binary(t), "ops", "list", "--admin", p.admin)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "caller is not known") {
+		t.Errorf("without the token: %v %s", err, out)
+	}
+	cmd = exec.Command(binary(t), "ops", "list", "--admin", "http://127.0.0.1:1")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no answer from the admin listener") {
+		t.Errorf("nobody there: %v %s", err, out)
+	}
+}
