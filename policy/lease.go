@@ -28,8 +28,8 @@ func ParseLease(values []string) (run string, token uint64, err error) {
 	default:
 		return "", 0, errors.New(form)
 	}
-	if len(run) == 0 || len(run) > 128 || strings.ContainsFunc(run, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-		return "", 0, errors.New("must name a run of 1 to 128 visible characters")
+	if err := CheckRun(run); err != nil {
+		return "", 0, err
 	}
 	v, ok := item.Params.Get("token")
 	n, isInt := v.(int64)
@@ -37,4 +37,12 @@ func ParseLease(values []string) (run string, token uint64, err error) {
 		return "", 0, errors.New(form + ", with a positive whole token")
 	}
 	return run, uint64(n), nil
+}
+
+// CheckRun says whether run may name a run: 1 to 128 visible ASCII characters.
+func CheckRun(run string) error {
+	if len(run) == 0 || len(run) > 128 || strings.ContainsFunc(run, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+		return errors.New("must name a run of 1 to 128 visible characters")
+	}
+	return nil
 }

@@ -50,6 +50,18 @@ type Route struct {
 	Timeout time.Duration
 
 	Limits Limits
+
+	Lease LeaseRule
+}
+
+// LeaseRule says whether a request must be made under a lease, and whose.
+type LeaseRule struct {
+	// Required refuses a governed request without a Fencepost-Lease field.
+	Required bool
+	// External says that tokens come from the caller's own lease system: the
+	// highest token seen for a run wins. Otherwise a token must be the current one
+	// of a lease that Fencepost gave.
+	External bool
 }
 
 // KeyRule says where a request's key is and what happens without one.

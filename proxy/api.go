@@ -16,7 +16,7 @@ import (
 // scopeKey is the context key under which the API finds the caller's scope.
 type scopeKey struct{}
 
-// newAPI is the API on the reverse listener: lookups, for the caller's own scope.
+// newAPI is the API on the reverse listener: lookups and leases, for the caller's own scope.
 func (p *Proxy) newAPI() http.Handler {
 	r := chi.NewRouter()
 	r.Use(escapedRoutes)
@@ -25,10 +25,16 @@ func (p *Proxy) newAPI() http.Handler {
 		writeProblem(w, &problem{code: codeNoRoute, detail: "There is nothing at " + strconv.Quote(r.URL.Path) + ". Operations are looked up at " + apiPrefix + "v1/operations/{key}."})
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, &problem{code: codeMethodNotAllowed, detail: "Use GET: a lookup never sends and never creates."})
+		writeProblem(w, &problem{code: codeMethodNotAllowed, detail: "Operations are read with GET: a lookup never sends and never creates. Leases take POST, PUT, DELETE and GET."})
 	})
 	r.Get(apiPrefix+"v1/operations/{key}", p.lookup)
 	r.Get(apiPrefix+"v1/operations/{key}/response", p.lookupResponse)
+	r.Route(apiPrefix+"v1/leases/{run}", func(r chi.Router) {
+		r.Post("/", p.acquireLease)
+		r.Put("/", p.renewLease)
+		r.Delete("/", p.releaseLease)
+		r.Get("/", p.showLease)
+	})
 	return r
 }
 

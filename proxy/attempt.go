@@ -36,10 +36,10 @@ func (a *attempt) record() keystore.Record {
 
 // mark writes DISPATCHED. On success the attempt extends its deadline by itself
 // until it is settled. A refusal means that the reservation is no longer ours.
-func (a *attempt) mark(ctx context.Context) (keystore.Reply, keystore.Refusal, error) {
+func (a *attempt) mark(ctx context.Context, externalLease bool) (keystore.Reply, keystore.Refusal, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	rep, no, err := a.p.ledger.change(ctx, a.rec, a.now, keystore.Event{Kind: keystore.Mark, Attempt: a.id, Silence: a.p.cfg.OwnerDeadline})
+	rep, no, err := a.p.ledger.change(ctx, a.rec, a.now, keystore.Event{Kind: keystore.Mark, Attempt: a.id, ExternalLease: externalLease, Silence: a.p.cfg.OwnerDeadline})
 	if err == nil && no == keystore.Allowed && rep.Result == keystore.Written {
 		a.rec, a.now = rep.Record, rep.Now
 		a.timer = time.AfterFunc(a.p.cfg.OwnerDeadline/3, a.extend)

@@ -23,7 +23,8 @@ func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 		return nil, x.ledgerDown(err)
 	}
 	ev := keystore.Event{
-		Kind: keystore.Reserve, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID, Lease: x.lease,
+		Kind: keystore.Reserve, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID,
+		Lease: x.lease, ExternalLease: x.route.Lease.External,
 		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention,
 		New: &keystore.Record{
 			ID: x.id, Operation: operation.String(), Fingerprint: x.fingerprint, Method: x.req.Method, Route: x.route.Name,
@@ -101,7 +102,8 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 	p := x.p
 	attemptID := uuid.NewString()
 	w, no := keystore.Next(&rep.Record, keystore.Event{
-		Kind: keystore.TakeOver, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID, Lease: x.lease,
+		Kind: keystore.TakeOver, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID,
+		Lease: x.lease, ExternalLease: x.route.Lease.External,
 		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention, Why: "nothing was sent under the earlier reservation",
 	}, rep.Now, p.ledger.gone)
 	if no != keystore.Allowed {

@@ -130,7 +130,7 @@ var errBacklogFull = errors.New("too many outcomes wait in memory for the ledger
 // not be sent.
 func (x *exchange) mark(ctx context.Context, a *attempt) *answer {
 	began := time.Now()
-	rep, no, err := a.mark(ctx)
+	rep, no, err := a.mark(ctx, x.route.Lease.External)
 	x.line.ledger += time.Since(began)
 	switch {
 	case err != nil:

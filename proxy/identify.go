@@ -68,6 +68,9 @@ func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
 	if prob != nil {
 		return id, prob
 	}
+	if lease == nil && route.Lease.Required {
+		return id, &problem{code: codeLeaseRequired, detail: "Requests on route " + strconv.Quote(route.Name) + " must be made under a lease: send " + headerLease + `: "run";token=N. Nothing was sent.`}
+	}
 	id.key, id.lease, id.governed = key, lease, true
 	return id, nil
 }

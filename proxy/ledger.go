@@ -72,6 +72,20 @@ func (l *ledger) get(ctx context.Context, id keystore.ID) (keystore.Reply, error
 	return r, err
 }
 
+func (l *ledger) lease(ctx context.Context, scope, run string) (keystore.LeaseReply, error) {
+	start := time.Now()
+	r, err := l.store.Lease(ctx, scope, run)
+	l.metrics.ledger("lease", start, err)
+	return r, err
+}
+
+func (l *ledger) swapLease(ctx context.Context, w keystore.LeaseWrite) (keystore.LeaseReply, error) {
+	start := time.Now()
+	r, err := l.store.SwapLease(ctx, w)
+	l.metrics.ledger("swaplease", start, err)
+	return r, err
+}
+
 // maxTries bounds how often one change is tried against a record that keeps
 // moving. Each try lost means that somebody else's write won.
 const maxTries = 16

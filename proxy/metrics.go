@@ -40,7 +40,7 @@ func newMetrics(p *Proxy) *metrics {
 	m.reloadOK = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fencepost_config_last_reload_successful", Help: "1 if the last reload of the configuration succeeded."})
 	m.reloadOK.Set(1)
 	m.ledgers = make(map[string]ledgerMetrics)
-	for _, call := range []string{"insert", "swap", "get", "delete", "list"} {
+	for _, call := range []string{"insert", "swap", "get", "delete", "list", "lease", "swaplease"} {
 		m.ledgers[call] = ledgerMetrics{seconds.WithLabelValues(call), failed.WithLabelValues(call)}
 	}
 	gauge := func(name, help string, f func() float64) prometheus.Collector {

@@ -27,6 +27,9 @@ const (
 	codeUnreachable       code = "upstream_unreachable"
 	codeLeaseStale        code = "lease_stale"
 	codeLeaseInvalid      code = "lease_invalid"
+	codeLeaseRequired     code = "lease_required"
+	codeLeaseHeld         code = "lease_held"
+	codeNoLease           code = "lease_not_found"
 	codeLedgerUnavailable code = "ledger_unavailable"
 	codeKeyExpired        code = "idempotency_key_expired"
 	codeNotRetained       code = "response_not_retained"
@@ -77,6 +80,9 @@ var situations = map[code]situation{
 	codeUnreachable:       {http.StatusBadGateway, retrySameKey, "The upstream could not be reached; nothing was sent", 0},
 	codeLeaseStale:        {http.StatusPreconditionFailed, retryNever, "The lease is stale; nothing was sent", 0},
 	codeLeaseInvalid:      {http.StatusBadRequest, retrySameKey, "The lease field is not valid", 0},
+	codeLeaseRequired:     {http.StatusPreconditionRequired, retrySameKey, "A lease is required", 0},
+	codeLeaseHeld:         {http.StatusConflict, retrySameKey, "The lease is held by another", time.Second},
+	codeNoLease:           {http.StatusNotFound, retryNever, "No such lease", 0},
 	codeLedgerUnavailable: {http.StatusServiceUnavailable, retrySameKey, "The ledger is not available; nothing was sent", time.Second},
 	codeKeyExpired:        {http.StatusGone, retryNever, "The record of this idempotency key has expired", 0},
 	codeNotRetained:       {http.StatusConflict, retryNever, "The operation is completed, but its response was not kept", 0},
@@ -104,6 +110,8 @@ type problem struct {
 	id     keystore.ID
 	record *keystore.Record
 	state  string
+	// expires is when a lease that is in the way ends.
+	expires keystore.Instant
 	// original is the upstream's status where it is known but its body is not.
 	original int
 }
@@ -122,6 +130,7 @@ type problemBody struct {
 	Retry          retry   `json:"retry"`
 	RetryAfter     float64 `json:"retry_after,omitempty"`
 	OriginalStatus int     `json:"original_status,omitempty"`
+	ExpiresAt      string  `json:"expires_at,omitempty"`
 }
 
 // resolved fills what the problem leaves to the table.
@@ -148,7 +157,7 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	s := p.resolved()
 	b := problemBody{
 		Type: "urn:fencepost:problem:" + string(p.code), Title: s.title, Status: s.status, Detail: p.detail, Code: p.code,
-		Key: p.id.Key, State: p.state, Retry: s.retry, OriginalStatus: p.original,
+		Key: p.id.Key, State: p.state, Retry: s.retry, OriginalStatus: p.original, ExpiresAt: p.expires.String(),
 	}
 	h := w.Header()
 	if p.id.Key != "" {

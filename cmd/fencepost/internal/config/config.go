@@ -66,6 +66,13 @@ type Route struct {
 	Duplicates  Duplicates  `yaml:"duplicates"`
 	Timeout     Duration    `yaml:"timeout"`
 	Limits      RouteLimits `yaml:"limits"`
+	Lease       Lease       `yaml:"lease"`
+}
+
+// Lease says whether requests must be made under a lease, and whose.
+type Lease struct {
+	Required bool   `yaml:"required"`
+	Source   string `yaml:"source"`
 }
 
 func (r *Route) defaults() {
@@ -75,6 +82,7 @@ func (r *Route) defaults() {
 		UpstreamKey: UpstreamKey{Send: "same"},
 		Timeout:     Duration(60 * time.Second),
 		Limits:      RouteLimits{Request: 10 << 20, Response: 1 << 20},
+		Lease:       Lease{Source: "fencepost"},
 	}
 }
 

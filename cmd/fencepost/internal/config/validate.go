@@ -143,6 +143,10 @@ func (c *Config) validateRoutes(fail func(path, format string, args ...any)) {
 			fail(path+".upstream_key.send", "%q is not one of same, none", r.UpstreamKey.Send)
 			bad = true
 		}
+		if !slices.Contains([]string{"fencepost", "external"}, r.Lease.Source) {
+			fail(path+".lease.source", "%q is not one of fencepost, external", r.Lease.Source)
+			bad = true
+		}
 		if r.Duplicates.Wait > c.Limits.Wait {
 			fail(path+".duplicates.wait", "is %v, more than limits.wait (%v)", time.Duration(r.Duplicates.Wait), time.Duration(c.Limits.Wait))
 		}
@@ -197,6 +201,7 @@ func (c *Config) PolicyRoutes() (*policy.Table, error) {
 			Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
 			Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),
 			Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response)},
+			Lease:  policy.LeaseRule{Required: r.Lease.Required, External: r.Lease.Source == "external"},
 		}
 	}
 	return policy.NewTable(routes)
