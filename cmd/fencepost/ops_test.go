@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -86,5 +88,67 @@ func TestAnOperatorWorksFromTheShell(t *testing.T) {
 	cmd = exec.Command(binary(t), "ops", "list", "--admin", "http://127.0.0.1:1")
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no answer from the admin listener") {
 		t.Errorf("nobody there: %v %s", err, out)
+	}
+}
+
+// TestALeaseFromTheShell: on both ledgers, tokens grow across release, expiry
+// and restart.
+func TestALeaseFromTheShell(t *testing.T) {
+	for _, kind := range []string{"sqlite", "redis"} {
+		t.Run(kind, func(t *testing.T) {
+			ledger := "sqlite://" + filepath.Join(t.TempDir(), "l.db")
+			if kind == "redis" {
+				ledger = startRedis(t).url
+			}
+			up := newProvider(t)
+			file := configFile(t, up.URL, ledger, "")
+			p := launch(t, nil, "serve", "--config", file)
+			run := func(code int, stdout, stderr string, args ...string) {
+				t.Helper()
+				cmd := exec.Command(binary(t), append([]string{"lease"}, args...)...)
+				cmd.Env = append(os.Environ(), "FENCEPOST_URL="+p.url)
+				var errs strings.Builder
+				cmd.Stderr = &errs
+				out, _ := cmd.Output()
+				if c := cmd.ProcessState.ExitCode(); c != code || string(out) != stdout || !strings.Contains(errs.String(), stderr) {
+					t.Errorf("lease %v: exit %d, %q, %q", args, c, out, errs.String())
+				}
+			}
+			run(0, "1\n", "held by w1", "acquire", "run-1", "--owner", "w1")
+			run(1, "", `held by "w1" until`, "acquire", "run-1", "--owner", "w2")
+			run(0, "", "token 1, held by w1", "renew", "run-1", "--token", "1", "--ttl", "1m")
+			run(0, "", "held by w1", "show", "run-1")
+			run(1, "", "not its current lease", "release", "run-1", "--token", "7")
+			run(0, "", "released", "release", "run-1", "--token", "1")
+			run(0, "2\n", "held by w2", "acquire", "run-1", "--owner", "w2", "--ttl", "1s")
+			eventually(t, "the lease expires", func() bool {
+				return strings.Contains(send("GET", p.url+"/_fencepost/v1/leases/run-1", "", "").body, `"held": false`)
+			})
+			run(1, "", "not its current lease", "renew", "run-1", "--token", "2")
+			p.signal(syscall.SIGKILL)
+			p.ended()
+			p = launch(t, nil, "serve", "--config", file)
+			run(0, "3\n", "held by w1", "acquire", "run-1", "--owner", "w1")
+			run(1, "", "No lease was ever given", "show", "run-2")
+			run(1, "", "--owner is required", "acquire", "run-2")
+			run(2, "", "name the run", "show")
+			run(2, "", "no subcommand", "frob")
+			for token, status := range map[string]int{"2": 412, "3": 201} {
+				req, _ := http.NewRequest("POST", p.url+"/v1/charges", strings.NewReader("x"))
+				req.Header.Set("Idempotency-Key", "k"+token)
+				req.Header.Set("Fencepost-Lease", `"run-1";token=`+token)
+				resp, err := testClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != status {
+					t.Errorf("token %s: %d", token, resp.StatusCode)
+				}
+			}
+			if _, n := up.counts("k2"); n != 0 {
+				t.Error("a stale worker's request was sent")
+			}
+		})
 	}
 }
