@@ -99,6 +99,14 @@ func (a *attempt) settle(ctx context.Context, ev keystore.Event) keystore.State 
 	return rep.Record.State
 }
 
+// settleLate is settle for an answer that came after the doubt was recorded.
+func (a *attempt) settleLate(ctx context.Context, ev keystore.Event) keystore.State {
+	a.mu.Lock()
+	a.over = false
+	a.mu.Unlock()
+	return a.settle(ctx, ev)
+}
+
 // evidence keeps a result that came too late to change anything.
 func (p *Proxy) evidence(ctx context.Context, rep keystore.Reply, ev keystore.Event, no keystore.Refusal) {
 	p.log.Warn("a result came for an operation that was settled otherwise; it is kept as evidence",

@@ -41,6 +41,9 @@ type Config struct {
 	// MaxWait bounds how long a duplicate may wait for an in-flight result,
 	// whatever it asks for. Default 60 s.
 	MaxWait time.Duration
+	// LateAnswer is how long after a route's time limit an answer is still
+	// awaited, so that it can settle the doubt. Zero means not at all.
+	LateAnswer time.Duration
 	// MaxWaiters bounds how many duplicates wait at once. Default 10 000.
 	MaxWaiters int
 	// MaxPending bounds how many outcomes wait in memory for a ledger that is

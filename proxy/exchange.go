@@ -25,6 +25,9 @@ type exchange struct {
 	body        *spooled
 	lease       *keystore.LeaseRef
 	wait        time.Duration
+	// detached says that the request outlives its caller: a late answer is
+	// awaited, and whoever awaits it frees what the request holds.
+	detached bool
 }
 
 // run is the commit protocol, steps 3 to 7 of DESIGN section 4, and the reply.
@@ -59,7 +62,11 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	// Connect, before the mark: most failures to reach an upstream happen here,
 	// and here they are proof that nothing was sent. A crash leaves RESERVED.
 	life, dog := p.watchdog(x.route.Timeout)
-	defer dog.cancel()
+	defer func() {
+		if !x.detached {
+			dog.cancel()
+		}
+	}()
 	conn, err := p.pool.Connect(life, x.target.Scheme, x.target.Host)
 	if err != nil {
 		x.released(ctx, a, "no connection: "+err.Error())
@@ -81,9 +88,20 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 
 	// Send, once. No layer below sends again: a connection makes one round trip.
 	// A crash from here on leaves DISPATCHED, which reads UNKNOWN.
-	sent := time.Now()
-	resp, err := x.send(life, conn)
-	x.line.upstream = time.Since(sent)
+	began = time.Now()
+	dog.await()
+	done := x.dispatch(life, conn)
+	var s sent
+	select {
+	case s = <-done:
+		dog.arrived()
+	case <-dog.expired:
+		x.line.upstream = time.Since(began)
+		x.late(ctx, w, a, done, life, dog)
+		return
+	}
+	resp, err := s.resp, s.err
+	x.line.upstream = time.Since(began)
 	failpoint.Hit("send.after")
 
 	// Settle. Not sent is proved, never guessed; everything else without an

@@ -146,7 +146,11 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 		x.refuse(w, x.bodyProblem(err))
 		return
 	}
-	defer body.close()
+	defer func() {
+		if !x.detached {
+			body.close()
+		}
+	}()
 	x.body = body
 	x.fingerprint = p.finger.Sum(id.route, policy.Request{Method: r.Method, Target: x.target, Header: r.Header}, body.sum, body.size)
 	// From here on the effect does not depend on the caller's patience.

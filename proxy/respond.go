@@ -73,6 +73,25 @@ func (x *exchange) outcome(resp *http.Response, sum []byte, retained bool, size 
 	return o
 }
 
+// outcomeOf is the outcome of an answer that was read with the given error, or
+// nil when it was cut short and so tells nothing for certain.
+func (x *exchange) outcomeOf(resp *http.Response, body []byte, err error) *keystore.Outcome {
+	switch {
+	case errors.Is(err, errOverLimit):
+		sum := sha256.New()
+		sum.Write(body)
+		rest, err := io.Copy(sum, resp.Body)
+		if err != nil {
+			return nil
+		}
+		return x.outcome(resp, sum.Sum(nil), false, int64(len(body))+rest)
+	case err != nil:
+		return nil
+	}
+	sum := sha256.Sum256(body)
+	return x.outcome(resp, sum[:], true, int64(len(body)))
+}
+
 // relay passes an answer on as it comes and records it at its end. head is what
 // was read already; keep says whether the body may still fit what is kept.
 func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt, resp *http.Response, class policy.Class, head []byte, keep bool, life context.Context, dog *watchdog) {

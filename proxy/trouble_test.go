@@ -13,6 +13,7 @@ import (
 
 	"fencepost/keystore"
 	"fencepost/keystore/storetest"
+	"fencepost/policy"
 )
 
 var errAway = errors.New("the ledger is away")
@@ -301,4 +302,89 @@ func TestANoteDoesNotCostTheOwnerItsMark(t *testing.T) {
 	})
 	r.post("k", "x").ok(t, 201)
 	p.counted("k", 1)
+}
+
+// TestALateAnswerSettlesTheDoubt: the caller was told "unknown"; the answer that
+// comes after the time limit is the best evidence there is.
+func TestALateAnswerSettlesTheDoubt(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		body   string
+		state  keystore.State
+		again  func(*testing.T, got)
+		sends  int
+	}{
+		{"final", 201, "late", keystore.Completed, func(t *testing.T, g got) { g.ok(t, 201, "late") }, 1},
+		{"not applied", 429, "", keystore.Reserved, func(t *testing.T, g got) { g.ok(t, 429) }, 2},
+		{"still unknown", 500, "", keystore.Unknown, func(t *testing.T, g got) { g.is(t, 409, codeUnknown, retryAfterResolution) }, 1},
+		{"too large to keep", 200, strings.Repeat("x", 5000), keystore.Completed, func(t *testing.T, g got) { g.is(t, 409, codeNotRetained, retryNever) }, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			release := make(chan struct{})
+			p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
+				<-release
+				w.WriteHeader(c.status)
+				io.WriteString(w, c.body)
+			})
+			r := start(t, p.URL, func(r *policy.Route) { r.Timeout, r.Limits.Response = 50*time.Millisecond, 1000 }, func(c *Config) { c.LateAnswer = time.Minute })
+			r.post("k", "x").is(t, 504, codeUnknown, retryAfterResolution)
+			r.reads("k", keystore.Unknown)
+			close(release)
+			for r.proxy.inFlight.Load() > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			r.reads("k", c.state)
+			if d := r.lookup("k"); c.state == keystore.Completed && d.Outcome.Source != keystore.FromLateResponse {
+				t.Errorf("source %q", d.Outcome.Source)
+			} else if c.state == keystore.Unknown && (len(d.Evidence) != 1 || d.Evidence[0].Status != 500) {
+				t.Errorf("evidence %+v", d.Evidence)
+			}
+			c.again(t, r.post("k", "x"))
+			p.counted("k", c.sends)
+		})
+	}
+}
+
+// TestALateAnswerMeetsAnotherDecision: it is visible, and changes nothing.
+func TestALateAnswerMeetsAnotherDecision(t *testing.T) {
+	release := make(chan struct{})
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) { <-release; io.WriteString(w, "late") })
+	r := start(t, p.URL, func(r *policy.Route) { r.Timeout = 50 * time.Millisecond }, func(c *Config) { c.LateAnswer = time.Minute })
+	r.post("k", "x").is(t, 504, codeUnknown, retryAfterResolution)
+	if w := r.resolve("k", `{"as":"abandoned","reason":"r","actor":"a"}`); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	close(release)
+	for r.proxy.inFlight.Load() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	d := r.lookup("k")
+	if d.State != keystore.Abandoned || len(d.Evidence) != 1 || d.Evidence[0].Status != 200 || !strings.Contains(d.Evidence[0].Why, "complete refused") {
+		t.Errorf("%v %+v", d.State, d.Evidence)
+	}
+	p.counted("k", 1)
+}
+
+// TestALateAnswerIsNotAwaitedForEver, nor across a stop.
+func TestALateAnswerIsNotAwaitedForEver(t *testing.T) {
+	release := make(chan struct{})
+	p := newProvider(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	for _, patience := range []time.Duration{0, 50 * time.Millisecond, time.Hour} {
+		r := start(t, p.URL, func(r *policy.Route) { r.Timeout = 50 * time.Millisecond }, func(c *Config) { c.LateAnswer = patience })
+		key := fmt.Sprint("k", patience)
+		r.post(key, "x").is(t, 504, codeUnknown, retryAfterResolution)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		if patience == time.Hour {
+			cancel()
+		}
+		err := r.proxy.Shutdown(ctx)
+		cancel()
+		if cut := err != nil; cut != (patience == time.Hour) {
+			t.Errorf("patience %v: %v", patience, err)
+		}
+		r.reads(key, keystore.Unknown)
+		p.counted(key, 1)
+	}
 }

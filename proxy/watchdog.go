@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -13,26 +14,70 @@ var (
 	errShutdown        = errors.New("this proxy was stopped before the upstream answered")
 )
 
-// watchdog bounds one send by the route's time limit and by this process's
-// life. It does not end when the caller leaves.
+// watchdog bounds one exchange with an upstream by the route's time limit and by
+// this process's life. It does not end when the caller leaves.
+//
+// While the answer's head is awaited, the limit ends the caller's patience but
+// not the request: what comes late is still evidence. At any other time the
+// limit cuts the request off.
 type watchdog struct {
-	timer  *time.Timer
-	limit  time.Duration
-	cancel context.CancelFunc
+	timer *time.Timer
+	limit time.Duration
+	stop  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	patient bool          // the head is awaited
+	expired chan struct{} // closed when the limit passed while it was
 }
 
 func (p *Proxy) watchdog(limit time.Duration) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(p.life)
-	t := time.AfterFunc(limit, func() { cancel(errUpstreamTimeout) })
-	return ctx, &watchdog{timer: t, limit: limit, cancel: func() {
-		t.Stop()
-		cancel(context.Canceled)
-	}}
+	d := &watchdog{limit: limit, stop: cancel, expired: make(chan struct{})}
+	d.timer = time.AfterFunc(limit, d.fire)
+	return ctx, d
+}
+
+func (d *watchdog) fire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.patient {
+		d.patient = false
+		close(d.expired)
+		return
+	}
+	d.stop(errUpstreamTimeout)
+}
+
+// await says that the head of the answer is awaited from now on.
+func (d *watchdog) await() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.patient = true
+}
+
+// arrived says that the head came. Where the limit passed in the same moment,
+// the rest of the answer gets a limit of its own.
+func (d *watchdog) arrived() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.patient {
+		d.timer.Reset(d.limit)
+	}
+	d.patient = false
 }
 
 // alive starts the limit anew: an answer that streams is bounded between its
 // parts, not as a whole.
 func (d *watchdog) alive() { d.timer.Reset(d.limit) }
+
+// extend lets a late answer come for that much longer.
+func (d *watchdog) extend(by time.Duration) { d.timer.Reset(by) }
+
+// cancel ends the exchange and frees what it holds.
+func (d *watchdog) cancel() {
+	d.timer.Stop()
+	d.stop(context.Canceled)
+}
 
 // explain says in words why a send brought no whole answer, and whether it was
 // a time limit.

@@ -128,6 +128,7 @@ type Limits struct {
 	BodyMemory    Bytes    `yaml:"body_memory"`
 	IdleTimeout   Duration `yaml:"idle_timeout"`
 	Wait          Duration `yaml:"wait"`
+	LateAnswer    Duration `yaml:"late_answer"`
 	Waiters       int      `yaml:"waiters"`
 	Pending       int      `yaml:"pending"`
 	PendingBytes  Bytes    `yaml:"pending_bytes"`
@@ -170,7 +171,7 @@ func Default() *Config {
 		Forwarded: "off",
 		Limits: Limits{
 			Header: 64 << 10, HeaderTimeout: Duration(10 * time.Second), BodyTimeout: Duration(60 * time.Second), BodyMemory: 256 << 10,
-			IdleTimeout: Duration(120 * time.Second), Wait: Duration(60 * time.Second), Waiters: 10_000, Pending: 10_000, PendingBytes: 256 << 20,
+			IdleTimeout: Duration(120 * time.Second), Wait: Duration(60 * time.Second), LateAnswer: Duration(5 * time.Minute), Waiters: 10_000, Pending: 10_000, PendingBytes: 256 << 20,
 		},
 		Upstreams: Upstream{
 			MaxIdle: 256, IdleTimeout: Duration(30 * time.Second), DialTimeout: Duration(10 * time.Second), TLSTimeout: Duration(10 * time.Second), Header: 1 << 20,
