@@ -44,6 +44,9 @@ const (
 	fCaptured    = 21 // repeated: name, value
 	fHistory     = 22 // repeated
 	fEvidence    = 23 // repeated
+	fFirstSent   = 24
+	fProbing     = 25
+	fProbes      = 26
 
 	oSource   = 1
 	oStatus   = 2
@@ -170,6 +173,9 @@ func Encode(r *Record) []byte {
 		})
 	}
 	b.flag(fTombstone, r.Tombstone)
+	b.instant(fFirstSent, r.FirstSentAt)
+	b.text(fProbing, r.Probing)
+	b.number(fProbes, uint64(r.Probes))
 	for _, name := range slices.Sorted(maps.Keys(r.Captured)) {
 		b.message(fCaptured, func(b *encoder) {
 			b.text(pName, name)
@@ -326,6 +332,12 @@ func (r *Record) set(x field, stored *uint64) error {
 	case fOutcome:
 		r.Outcome = &Outcome{}
 		return each(x.text, []byte(x.text), r.Outcome.set)
+	case fFirstSent:
+		r.FirstSentAt = x.instant()
+	case fProbing:
+		r.Probing = x.text
+	case fProbes:
+		r.Probes = int(x.v)
 	case fTombstone:
 		r.Tombstone = x.v != 0
 	case fCaptured:

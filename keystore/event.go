@@ -48,9 +48,16 @@ const (
 	// Bury: retention is over; the response is dropped. Completed or Abandoned →
 	// the same as a tombstone.
 	Bury
+
+	// Probe: an instance begins to ask the provider. Unknown → Unknown, held by
+	// it for a while: there is never more than one reconciliation at once.
+	Probe
+	// Probed: the answer settled nothing. Unknown → Unknown, with the evidence and
+	// the time of the next look.
+	Probed
 )
 
-var eventNames = [...]string{"none", "reserve", "take_over", "mark", "extend", "complete", "doubt", "release", "confirm", "clear", "resolve", "abandon", "note", "bury"}
+var eventNames = [...]string{"none", "reserve", "take_over", "mark", "extend", "complete", "doubt", "release", "confirm", "clear", "resolve", "abandon", "note", "bury", "probe", "probed"}
 
 // String returns the name used on the wire and in stored records.
 func (k EventKind) String() string {
@@ -97,7 +104,8 @@ type Event struct {
 	ExternalLease bool
 
 	// Silence is how long the owner may be silent before it counts as gone:
-	// Reserve, TakeOver, Mark, Extend.
+	// Reserve, TakeOver, Mark, Extend, Probe. For Probed it is the time to the next
+	// look.
 	Silence time.Duration
 	// Keep is how long the record stays in the state it reaches: Reserve,
 	// TakeOver, Release, Clear, Complete, Confirm, Resolve, Abandon, Bury.

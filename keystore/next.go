@@ -46,6 +46,9 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 		}
 		w := change(cur, ev, Dispatched)
 		w.Record.DispatchedAt = StampNow
+		if cur.FirstSentAt.IsZero() {
+			w.Record.FirstSentAt = StampNow
+		}
 		w.DeadlineIn = ev.Silence
 		w.guard(cur.Lease, ev.ExternalLease)
 		w.BeforeSend = true
@@ -136,6 +139,34 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 		w.keepTimes(cur)
 		return w, Allowed
 
+	case Probe:
+		if view.State != Unknown {
+			return Write{}, RefusedState
+		}
+		if cur.State == Unknown && cur.Probing != "" && !cur.Deadline.Reached(now) {
+			return Write{}, RefusedHeld
+		}
+		w := bump(cur, ev)
+		if cur.State == Dispatched {
+			ev.Why = "its owner fell silent after the send"
+			w = change(cur, ev, Unknown)
+			w.Record.Owner = ""
+		}
+		w.Record.Probing = ev.By
+		w.DeadlineIn = ev.Silence
+		return w, Allowed
+
+	case Probed:
+		if cur.State != Unknown || cur.Probing != ev.By {
+			return Write{}, RefusedSuperseded
+		}
+		w := bump(cur, ev)
+		w.Record.Probing = ""
+		w.Record.Probes++
+		w.Record.Evidence = appendBounded(cur.Evidence, Evidence{At: StampNow, By: ev.By, Attempt: cur.AttemptID, Why: ev.Why}, MaxEvidence)
+		w.DeadlineIn = ev.Silence
+		return w, Allowed
+
 	case Bury:
 		if !cur.State.Settled() || cur.Tombstone || !cur.Expires.Reached(now) {
 			return Write{}, RefusedState
@@ -186,7 +217,7 @@ func (w *Write) begin(ev Event) {
 func free(cur *Record, ev Event) Write {
 	w := change(cur, ev, Reserved)
 	r := &w.Record
-	r.Owner, r.Lease, r.Outcome = "", nil, nil
+	r.Owner, r.Lease, r.Outcome, r.Probes = "", nil, nil, 0
 	r.DispatchedAt = 0
 	w.BodyOp = BodyDrop
 	w.ExpiresIn = ev.Keep
@@ -243,6 +274,7 @@ func bump(cur *Record, ev Event) Write {
 func change(cur *Record, ev Event, to State) Write {
 	w := bump(cur, ev)
 	w.Record.State = to
+	w.Record.Probing = ""
 	w.Record.History = appendBounded(cur.History, Transition{
 		Version: w.Record.Version, At: StampNow, From: cur.State, To: to,
 		Event: ev.Kind, By: ev.By, Attempt: ev.Attempt, Why: ev.Why,

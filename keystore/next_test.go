@@ -78,6 +78,8 @@ func TestEveryEventInEveryState(t *testing.T) {
 		{Kind: Abandon, Keep: time.Hour},
 		{Kind: Note, Attempt: "late"},
 		{Kind: Bury, Keep: time.Hour},
+		{Kind: Probe, Silence: time.Minute},
+		{Kind: Probed, Silence: time.Minute},
 		{Kind: EventNone},
 	}
 	// Rows: events as above. Columns: states as above. "-" is a refusal.
@@ -99,6 +101,8 @@ func TestEveryEventInEveryState(t *testing.T) {
 		/* abandon   */ {"-", "-", "abandoned", "abandoned", "-", "abandoned", "abandoned", "-", "-", "-", "-"},
 		/* note      */ {"-", "reserved", "reserved", "reserved", "dispatched", "dispatched", "unknown", "completed", "completed", "abandoned", "abandoned"},
 		/* bury      */ {"-", "-", "-", "-", "-", "-", "-", "-", "completed", "-", "abandoned"},
+		/* probe     */ {"-", "-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-"},
+		/* probed    */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
 		/* none      */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
 	}
 	for i, ev := range events {
@@ -218,6 +222,51 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestOneProbeAtATime(t *testing.T) {
+	probe := func(r Record, kind EventKind, by string, now Instant) (Record, Refusal) {
+		w, no := Next(&r, Event{Kind: kind, Writer: "w", By: by, Silence: time.Minute, Why: "neither"}, now, nil)
+		if no != Allowed {
+			return r, no
+		}
+		return w.Stamped(now), no
+	}
+	r := made(t, newReserve(), evMark, evDoubt)
+	if r.FirstSentAt != testNow {
+		t.Errorf("first sent at %v", r.FirstSentAt)
+	}
+	r, no := probe(r, Probe, "one", testNow)
+	if no != Allowed || r.Probing != "one" || r.State != Unknown {
+		t.Fatalf("%s %+v", no, r)
+	}
+	if _, no := probe(r, Probe, "two", testNow.Add(59*time.Second)); no != RefusedHeld {
+		t.Errorf("two at once: %s", no)
+	}
+	if _, no := probe(r, Probed, "two", testNow); no != RefusedSuperseded {
+		t.Errorf("another's probe ended: %s", no)
+	}
+	if taken, no := probe(r, Probe, "two", testNow.Add(time.Minute)); no != Allowed || taken.Probing != "two" {
+		t.Errorf("a prober that died holds it for ever: %s", no)
+	}
+	r, no = probe(r, Probed, "one", testNow)
+	if no != Allowed || r.Probing != "" || r.Probes != 1 || len(r.Evidence) != 1 || r.Evidence[0].Why != "neither" || r.Deadline != testNow.Add(time.Minute) {
+		t.Errorf("%s %+v", no, r)
+	}
+	if len(r.History) != 3 {
+		t.Errorf("probing fills the history: %+v", r.History)
+	}
+	// A prober that found the owner silent says so.
+	d := made(t, newReserve(), evMark)
+	d, no = probe(d, Probe, "one", testNow.Add(2*time.Minute))
+	if no != Allowed || d.State != Unknown || d.Owner != "" || d.History[2].Why != "its owner fell silent after the send" {
+		t.Errorf("%s %+v", no, d)
+	}
+	// A settlement ends the probe.
+	w, no := Next(&r, Event{Kind: Clear, Writer: "w", By: "x", Keep: time.Hour}, testNow, nil)
+	if no != Allowed || w.Record.Probes != 0 || w.Record.FirstSentAt != testNow {
+		t.Errorf("%s %+v", no, w.Record)
+	}
+}
+
 func TestHistoryIsBoundedAndKeepsItsOrigin(t *testing.T) {
 	r := made(t, newReserve())
 	for i := range 100 {
@@ -243,7 +292,7 @@ func TestHistoryIsBoundedAndKeepsItsOrigin(t *testing.T) {
 func TestStoredFormComesBackWhole(t *testing.T) {
 	ev := newReserve()
 	ev.Lease = &LeaseRef{Run: "r", Token: 1<<63 + 1}
-	ev.New.Captured = map[string]string{"a": "b"}
+	ev.New.Captured = map[string]string{"a": "b", "c": ""}
 	r := made(t, ev, Event{Kind: Mark, Attempt: "a1", Silence: time.Minute}, Event{Kind: Note, Attempt: "x", Why: "y", Outcome: &Outcome{Status: 500}}, evComplete)
 	got, err := Decode(r.ID, Columns{r.Version, r.Writer, r.State, r.UpdatedAt, r.Deadline, r.Expires}, Encode(&r))
 	if err != nil || !reflect.DeepEqual(got, r) {

@@ -58,6 +58,14 @@ type Record struct {
 	Deadline     Instant
 	Expires      Instant
 
+	// FirstSentAt is when the first attempt was marked as sent; it never changes.
+	FirstSentAt Instant
+	// Probing is the instance that asks the provider about an Unknown operation
+	// right now, until Deadline; Probes counts how often that was done in vain.
+	// With nobody probing, Deadline is when the next look is due.
+	Probing string
+	Probes  int
+
 	// Outcome is set in Completed, and in Unknown when an ambiguous answer came.
 	Outcome *Outcome
 	// Tombstone says that the response was dropped after its retention.

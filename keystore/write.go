@@ -67,6 +67,7 @@ func (r *Record) stamp(at Instant) {
 	r.UpdatedAt = at
 	r.ReservedAt = r.ReservedAt.stamped(at)
 	r.DispatchedAt = r.DispatchedAt.stamped(at)
+	r.FirstSentAt = r.FirstSentAt.stamped(at)
 	r.SettledAt = r.SettledAt.stamped(at)
 	if n := len(r.History); n > 0 && r.History[n-1].At == StampNow {
 		h := append([]Transition(nil), r.History...)
