@@ -52,6 +52,13 @@ type Route struct {
 	Limits Limits
 
 	Lease LeaseRule
+
+	// Outcomes override what an answer is worth, the first true one first.
+	Outcomes []OutcomeRule
+	// Capture takes values from the request for reconciliation.
+	Capture []CaptureRule
+	// Reconcile asks the provider about an unknown outcome; nil is no way to ask.
+	Reconcile *Reconciler
 }
 
 // LeaseRule says whether a request must be made under a lease, and whose.
@@ -89,6 +96,9 @@ type UpstreamKeyRule struct {
 	Send UpstreamKeySend
 	// Header is the field it is sent in. Default: KeyRule.Header.
 	Header string
+	// Deduplicates is how long after the first send the upstream itself recognises
+	// this key, so that an UNKNOWN may be sent again with it. Zero: it does not.
+	Deduplicates time.Duration
 }
 
 // UpstreamKeySend is which key the upstream gets.
@@ -100,6 +110,9 @@ const (
 	SendSame UpstreamKeySend = iota
 	// SendNone keeps the key here, for an upstream that refuses unknown fields.
 	SendNone
+	// SendDerived gives the upstream a key made of scope, key and target, so that
+	// the caller's key does not cross a trust boundary.
+	SendDerived
 )
 
 // FingerprintRule says what makes two requests the same one, besides method,

@@ -54,7 +54,7 @@ func prepare(r Route) (*Route, []error) {
 	if r.Key.Missing > MissingPass {
 		bad("key.missing: %d is no known choice", r.Key.Missing)
 	}
-	if r.UpstreamKey.Send > SendNone {
+	if r.UpstreamKey.Send > SendDerived {
 		bad("upstream_key.send: %d is no known choice", r.UpstreamKey.Send)
 	}
 	if r.Key.Header == "" {
@@ -82,6 +82,12 @@ func prepare(r Route) (*Route, []error) {
 	}
 	r.Fingerprint.Headers = canonicalNames(slices.Clone(r.Fingerprint.Headers))
 
+	if r.UpstreamKey.Deduplicates < 0 {
+		bad("upstream_key.deduplicates_for: must not be negative")
+	}
+	if r.UpstreamKey.Deduplicates > 0 && r.UpstreamKey.Send == SendNone {
+		bad("upstream_key.deduplicates_for: the upstream gets no key (send: none), so it cannot recognise it")
+	}
 	if r.Wait < 0 {
 		bad("duplicates.wait: must not be negative")
 	}

@@ -35,6 +35,7 @@ func (p *Proxy) newAdmin() http.Handler {
 		r.Get("/v1/operations/{scope}/{key}", p.showOperation)
 		r.Get("/v1/operations/{scope}/{key}/response", p.showResponse)
 		r.Post("/v1/operations/{scope}/{key}/resolve", p.resolveOperation)
+		r.Post("/v1/operations/{scope}/{key}/reconcile", p.reconcileOperation)
 	})
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{code: codeNoRoute, detail: "The admin listener has /healthz, /readyz, /metrics and /v1/operations, and nothing at " + strconv.Quote(r.URL.Path) + "."})

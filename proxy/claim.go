@@ -3,11 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
 
 	"fencepost/keystore"
+	"fencepost/policy"
 )
 
 // claim makes this request the owner of its operation (the attempt is not nil),
@@ -28,7 +30,8 @@ func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention,
 		New: &keystore.Record{
 			ID: x.id, Operation: operation.String(), Fingerprint: x.fingerprint, Method: x.req.Method, Route: x.route.Name,
-			Target: keystore.Target{Scheme: x.target.Scheme, Host: x.target.Host, Path: x.target.Path, Query: x.target.Query},
+			Target:   keystore.Target{Scheme: x.target.Scheme, Host: x.target.Host, Path: x.target.Path, Query: x.target.Query},
+			Captured: x.captured(),
 		},
 	}
 	w, no := keystore.Next(nil, ev, 0, nil)
@@ -147,9 +150,47 @@ func (x *exchange) await(ctx context.Context, rep keystore.Reply) (keystore.Repl
 	})
 }
 
-// reconsider is the place of the recovery table (DESIGN section 5): it may settle
-// an UNKNOWN operation by evidence and then returns the record as it has
-// become. Without evidence the doubt stays.
-func (x *exchange) reconsider(context.Context, keystore.Reply) (keystore.Reply, bool) {
-	return keystore.Reply{}, false
+// captured takes from the request what a reconciliation will need.
+func (x *exchange) captured() map[string]string {
+	if len(x.route.Capture) == 0 {
+		return nil
+	}
+	m := &policy.Message{Method: x.req.Method, Path: x.target.Path, Query: x.target.Query, Header: x.req.Header}
+	if x.body.size <= maxCaptureBody {
+		// A body in a file that cannot be read is sent as it is all the same, or
+		// fails there; here it only has nothing to capture.
+		m.Body, _ = io.ReadAll(x.body.reader())
+	}
+	return policy.Capture(x.route.Capture, m)
+}
+
+// maxCaptureBody bounds the body that capture rules look into.
+const maxCaptureBody = 1 << 20
+
+// reconsider is what a duplicate of an UNKNOWN operation may do about it
+// (DESIGN section 5): ask the provider, where the route says how, or rely on an
+// upstream that recognises the key. It returns the record as it has become.
+// Without evidence the doubt stays.
+func (x *exchange) reconsider(ctx context.Context, rep keystore.Reply) (keystore.Reply, bool) {
+	if x.route.Reconcile != nil {
+		if after, _, err := x.p.reconcile(ctx, rep, x.route); err == nil {
+			rep = after
+			if v := rep.Record.Reads(rep.Now, x.p.ledger.gone); v.State != keystore.Unknown {
+				// With the body that a replay needs.
+				full, err := x.p.ledger.get(ctx, x.id)
+				return full, err == nil && full.Result == keystore.Found
+			}
+		}
+	}
+	r := &rep.Record
+	s := policy.Situation{Sent: true, Deduplicates: x.route.UpstreamKey.Deduplicates, SinceFirst: rep.Now.Sub(r.FirstSentAt)}
+	if r.FirstSentAt.IsZero() || policy.Recover(s) != policy.ActionResend {
+		return rep, false
+	}
+	// A crash after this leaves a free reservation, which is sent again with the
+	// same upstream key: that is what the route says the upstream can bear.
+	after, no, err := x.p.ledger.change(ctx, *r, rep.Now, keystore.Event{
+		Kind: keystore.Clear, Keep: x.p.cfg.Retention, Why: "the upstream recognises this key for " + x.route.UpstreamKey.Deduplicates.String() + " after the first send; it is sent again with the same one",
+	})
+	return after, err == nil && no == keystore.Allowed && after.Result == keystore.Written
 }

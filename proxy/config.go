@@ -38,6 +38,10 @@ type Config struct {
 	// SweepEvery is the pause between two looks for expired records. Default 1 min.
 	SweepEvery time.Duration
 
+	// ReconcileEvery is the pause between two looks for operations that are due to
+	// be reconciled. Default 5 s.
+	ReconcileEvery time.Duration
+
 	// MaxWait bounds how long a duplicate may wait for an in-flight result,
 	// whatever it asks for. Default 60 s.
 	MaxWait time.Duration
@@ -132,6 +136,7 @@ func (c *Config) fill() error {
 	def(&c.Tombstone, 720*time.Hour)
 	def(&c.OwnerDeadline, 30*time.Second)
 	def(&c.SweepEvery, time.Minute)
+	def(&c.ReconcileEvery, 5*time.Second)
 	def(&c.MaxWait, time.Minute)
 	def(&c.MaxWaiters, 10_000)
 	def(&c.MaxPending, 10_000)

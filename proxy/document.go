@@ -30,6 +30,11 @@ type document struct {
 	ExpiresAt    keystore.Instant `json:"expires_at"`
 	Now          keystore.Instant `json:"now"`
 
+	// Probes is how often the provider was asked in vain; NextProbe when it is
+	// asked again.
+	Probes    int              `json:"probes,omitempty"`
+	NextProbe keystore.Instant `json:"next_probe"`
+
 	Outcome  *documentOutcome      `json:"outcome,omitempty"`
 	Captured map[string]string     `json:"captured,omitempty"`
 	History  []keystore.Transition `json:"history"`
@@ -56,6 +61,9 @@ func (p *Proxy) describe(rep *keystore.Reply) *document {
 		ReservedAt: r.ReservedAt, DispatchedAt: r.DispatchedAt, SettledAt: r.SettledAt, UpdatedAt: r.UpdatedAt,
 		Deadline: r.Deadline, ExpiresAt: r.Expires, Now: rep.Now,
 		Captured: r.Captured, History: r.History, Evidence: r.Evidence,
+	}
+	if r.State == keystore.Unknown {
+		d.Probes, d.NextProbe, d.Deadline = r.Probes, r.Deadline, 0
 	}
 	if o := r.Outcome; o != nil && !v.Tombstone {
 		d.Outcome = &documentOutcome{Source: o.Source, Status: o.Status, BodySize: o.BodySize, BodySHA256: o.BodySHA256, Retained: o.Retained}

@@ -230,6 +230,9 @@ func (g got) is(t *testing.T, status int, c code, what retry) {
 	if g.prob.Status != status || g.prob.Type != "urn:fencepost:problem:"+string(c) || g.prob.Title == "" || g.prob.Detail == "" {
 		t.Errorf("incomplete problem: %s", g.body)
 	}
+	if g.prob.Error.Code != c || g.prob.Error.Message != g.prob.Detail {
+		t.Errorf("an SDK that looks for an error member takes this for success: %s", g.body)
+	}
 	if !strings.HasPrefix(g.header.Get("Proxy-Status"), "fencepost; error=") {
 		t.Errorf("Proxy-Status %q does not say that this is our own answer", g.header.Get("Proxy-Status"))
 	}

@@ -106,8 +106,12 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	in := canonical(x.route.Key.Header)
 	value := x.req.Header[in]
 	delete(h, in)
-	if x.route.UpstreamKey.Send == policy.SendSame && len(value) > 0 {
-		h[canonical(x.route.UpstreamKey.Header)] = value[:1]
+	switch up := &x.route.UpstreamKey; {
+	case up.Send == policy.SendDerived:
+		h[canonical(up.Header)] = []string{policy.DeriveUpstreamKey(x.id.Scope, x.id.Key, x.target)}
+	case up.Send == policy.SendSame && len(value) > 0:
+		// As the caller wrote it: some upstreams want the quotes, some do not.
+		h[canonical(up.Header)] = value[:1]
 	}
 	// RoundTrip reads the fields below and the context; nothing else is needed.
 	out := (&http.Request{

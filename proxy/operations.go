@@ -162,6 +162,35 @@ func (p *Proxy) showResponse(w http.ResponseWriter, r *http.Request) {
 	writeRecorded(w, &rep)
 }
 
+// reconcileOperation asks the provider now.
+func (p *Proxy) reconcileOperation(w http.ResponseWriter, r *http.Request) {
+	rep, prob := p.operation(r)
+	if prob != nil {
+		writeProblem(w, prob)
+		return
+	}
+	refuse := func(detail string) {
+		writeProblem(w, &problem{code: codeNotResolvable, id: rep.Record.ID, record: &rep.Record, state: rep.Record.Reads(rep.Now, p.ledger.gone).State.String(), detail: detail})
+	}
+	if s := rep.Record.Reads(rep.Now, p.ledger.gone).State; s != keystore.Unknown {
+		refuse("It reads " + s.String() + "; only what reads unknown is reconciled.")
+		return
+	}
+	after, v, err := p.reconcile(r.Context(), rep, p.routeNamed(rep.Record.Route))
+	switch {
+	case errors.Is(err, errNoReconciler), errors.Is(err, errProbed):
+		refuse("It cannot be reconciled: " + err.Error() + ".")
+	case err != nil:
+		writeProblem(w, &problem{code: codeLedgerUnavailable, id: rep.Record.ID, detail: "The ledger failed: " + err.Error()})
+	default:
+		writeJSON(w, http.StatusOK, struct {
+			Evidence string    `json:"evidence"`
+			Why      string    `json:"why"`
+			After    *document `json:"operation"`
+		}{v.Evidence.String(), v.Why, p.describe(&after)})
+	}
+}
+
 // resolution is a person's decision about an UNKNOWN operation.
 type resolution struct {
 	// As is completed, not_applied or abandoned.

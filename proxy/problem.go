@@ -131,6 +131,15 @@ type problemBody struct {
 	RetryAfter     float64 `json:"retry_after,omitempty"`
 	OriginalStatus int     `json:"original_status,omitempty"`
 	ExpiresAt      string  `json:"expires_at,omitempty"`
+	// Error says the same once more, where the SDKs of payment APIs look: some
+	// take any JSON without an "error" member for success, whatever its status.
+	Error problemError `json:"error"`
+}
+
+type problemError struct {
+	Type    string `json:"type"`
+	Code    code   `json:"code"`
+	Message string `json:"message"`
 }
 
 // resolved fills what the problem leaves to the table.
@@ -158,6 +167,7 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	b := problemBody{
 		Type: "urn:fencepost:problem:" + string(p.code), Title: s.title, Status: s.status, Detail: p.detail, Code: p.code,
 		Key: p.id.Key, State: p.state, Retry: s.retry, OriginalStatus: p.original, ExpiresAt: p.expires.String(),
+		Error: problemError{"idempotency_error", p.code, p.detail},
 	}
 	h := w.Header()
 	if p.id.Key != "" {

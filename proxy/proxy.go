@@ -66,6 +66,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.api = p.newAPI()
 	p.admin = p.newAdmin()
 	p.running.Go(p.sweep)
+	p.running.Go(p.reconcileLoop)
 	return p, nil
 }
 

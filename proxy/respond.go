@@ -20,14 +20,13 @@ import (
 // comes and recorded at its end.
 func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attempt, resp *http.Response, life context.Context, dog *watchdog) {
 	x.line.received = resp.StatusCode
-	class := policy.Classify(resp.StatusCode)
 	if streams(resp.Header) {
-		x.relay(ctx, w, a, resp, class, nil, true, life, dog)
+		x.relay(ctx, w, a, resp, nil, true, life, dog)
 		return
 	}
 	body, err := readWhole(resp, x.route.Limits.Response)
 	if errors.Is(err, errOverLimit) {
-		x.relay(ctx, w, a, resp, class, body, false, life, dog)
+		x.relay(ctx, w, a, resp, body, false, life, dog)
 		return
 	}
 	if err != nil {
@@ -39,7 +38,7 @@ func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attem
 	}
 	sum := sha256.Sum256(body)
 	o := x.outcome(resp, sum[:], true, int64(len(body)))
-	state := x.conclude(ctx, a, class, o, body)
+	state := x.conclude(ctx, a, resp, o, body)
 	// Here the trailers are known, announced by the upstream or not.
 	announceTrailer(w, resp)
 	x.head(w, resp, a, state)
@@ -50,7 +49,8 @@ func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attem
 
 // conclude records a whole answer by its class and returns the state that the
 // ledger shows afterwards.
-func (x *exchange) conclude(ctx context.Context, a *attempt, class policy.Class, o *keystore.Outcome, body []byte) keystore.State {
+func (x *exchange) conclude(ctx context.Context, a *attempt, resp *http.Response, o *keystore.Outcome, body []byte) keystore.State {
+	class := x.classify(resp, body)
 	x.line.decision += ":" + class.String()
 	switch class {
 	case policy.ClassFinal:
@@ -92,9 +92,15 @@ func (x *exchange) outcomeOf(resp *http.Response, body []byte, err error) *keyst
 	return x.outcome(resp, sum[:], true, int64(len(body)))
 }
 
+// classify says what an answer is worth. Of a body that was not kept the rules
+// see nothing.
+func (x *exchange) classify(resp *http.Response, body []byte) policy.Class {
+	return policy.ClassifyBy(x.route.Outcomes, &policy.Message{Status: resp.StatusCode, Header: resp.Header, Body: body})
+}
+
 // relay passes an answer on as it comes and records it at its end. head is what
 // was read already; keep says whether the body may still fit what is kept.
-func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt, resp *http.Response, class policy.Class, head []byte, keep bool, life context.Context, dog *watchdog) {
+func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt, resp *http.Response, head []byte, keep bool, life context.Context, dog *watchdog) {
 	announceTrailer(w, resp)
 	x.head(w, resp, a, keystore.Dispatched)
 	w.WriteHeader(resp.StatusCode)
@@ -125,7 +131,7 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 			panic(http.ErrAbortHandler)
 		}
 	}
-	x.conclude(ctx, a, class, x.outcome(resp, c.sum.Sum(nil), c.keep, c.size), c.body())
+	x.conclude(ctx, a, resp, x.outcome(resp, c.sum.Sum(nil), c.keep, c.size), c.body())
 	x.line.status = resp.StatusCode
 	copyTrailer(w, resp)
 }

@@ -57,7 +57,7 @@ func (m *muxed) rst(stream, code uint32) { m.write(3, 0, stream, code) }
 
 func (m *muxed) goAway(last, code uint32) {
 	m.mu.Lock()
-	m.last = last
+	m.last = min(m.last, last)
 	m.mu.Unlock()
 	m.write(frameGoAway, 0, 0, last, code)
 }

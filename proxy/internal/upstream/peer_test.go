@@ -2,14 +2,17 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -43,16 +46,28 @@ func (s speech) options() Options {
 	return Options{TLS: &tls.Config{RootCAs: identity().roots}, HTTP2: s.mux, H2C: s.mux}
 }
 
-// identity is a certificate for 127.0.0.1 and example.com, and what trusts it.
+// identity is a certificate for 127.0.0.1, and what trusts it.
 var identity = sync.OnceValue(func() (id struct {
 	cert  tls.Certificate
 	roots *x509.CertPool
 }) {
-	srv := httptest.NewTLSServer(nil)
-	defer srv.Close()
-	id.cert = srv.TLS.Certificates[0]
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	id.cert = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	id.cert.Leaf, _ = x509.ParseCertificate(der)
 	id.roots = x509.NewCertPool()
-	id.roots.AddCert(srv.Certificate())
+	id.roots.AddCert(id.cert.Leaf)
 	return id
 })
 

@@ -159,43 +159,34 @@ func TestGoAwayBetweenTwoStreamsTellsThemApart(t *testing.T) {
 
 func TestAConnectionThatStaysSilentUntilADeadlineIsNotGivenOutAgain(t *testing.T) {
 	inBothHTTP2(t, func(t *testing.T, s speech) {
-		received := make(chan *exchange, 1)
-		p := newPeer(t, s, func(p *peer) { p.act = func(x *exchange) { received <- x } })
-		pool := New(s.options())
-		defer pool.Close()
-		warm(t, pool, p, 1)
-		timeOut := func(speak bool) *Conn {
-			conn := connect(t, pool, p)
-			heard := conn.link.wire.mux.reads.Load()
-			ctx := newDeadline()
-			result := make(chan error, 1)
-			go func() {
-				_, err := conn.RoundTrip(p.request("k", "").WithContext(ctx))
-				result <- err
-			}()
-			x := <-received
-			if speak {
-				x.muxed.write(8, 0, 0, 1) // WINDOW_UPDATE
-				eventually(t, "it is heard", func() bool { return conn.link.wire.mux.reads.Load() > heard })
-			}
-			ctx.pass(context.DeadlineExceeded)
-			if e := sendError(t, <-result); e.NotSent || !e.Timeout {
-				t.Errorf("NotSent %v, Timeout %v: %v", e.NotSent, e.Timeout, e)
-			}
-			return conn
-		}
-		// The acknowledgement of our SETTINGS may still be on its way.
-		first := connect(t, pool, p)
-		first.Release()
-		alive := timeOut(true)
-		if next := connect(t, pool, p); next.link != alive.link {
-			t.Error("a connection that was alive was given up")
-		} else {
-			next.Release()
-		}
-		silent := timeOut(false)
-		if next := connect(t, pool, p); next.link == silent.link {
-			t.Error("a silent connection was given out")
+		for _, silent := range []bool{true, false} {
+			t.Run(either(silent, "silent", "alive"), func(t *testing.T) {
+				received := make(chan *exchange, 1)
+				p := newPeer(t, s, func(p *peer) { p.act = func(x *exchange) { received <- x } })
+				pool := New(s.options())
+				defer pool.Close()
+				warm(t, pool, p, 1)
+				conn := connect(t, pool, p)
+				heard := conn.link.wire.mux.reads.Load()
+				ctx := newDeadline()
+				result := make(chan error, 1)
+				go func() {
+					_, err := conn.RoundTrip(p.request("k", "").WithContext(ctx))
+					result <- err
+				}()
+				x := <-received
+				if !silent {
+					x.muxed.write(8, 0, 0, 1) // WINDOW_UPDATE
+					eventually(t, "it is heard", func() bool { return conn.link.wire.mux.reads.Load() > heard })
+				}
+				ctx.pass(context.DeadlineExceeded)
+				if e := sendError(t, <-result); e.NotSent || !e.Timeout {
+					t.Errorf("NotSent %v, Timeout %v: %v", e.NotSent, e.Timeout, e)
+				}
+				if next := connect(t, pool, p); (next.link == conn.link) == silent {
+					t.Errorf("given out again: %v", next.link == conn.link)
+				}
+			})
 		}
 	})
 }

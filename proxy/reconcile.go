@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"fencepost/keystore"
+	"fencepost/policy"
+)
+
+// maxLookup bounds the answer to a provider lookup.
+const maxLookup = 1 << 20
+
+// errNoReconciler says that there is no way to ask about an operation.
+var errNoReconciler = errors.New("its route has no reconcile section, or is gone from the configuration")
+
+// errProbed says that another instance is asking right now.
+var errProbed = errors.New("it is being reconciled right now")
+
+// reconcile asks the provider what became of an operation that reads UNKNOWN,
+// and settles it where the answer is proof. It returns the record as it has
+// become and what the answer was worth.
+//
+// The record itself is the lock: of many instances one gets to ask, and one that
+// dies while asking holds nobody up for longer than the lookup may take. A crash
+// after the lookup leaves UNKNOWN, to be asked about again.
+func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy.Route) (keystore.Reply, policy.Verdict, error) {
+	if route == nil || route.Reconcile == nil {
+		return rep, policy.Verdict{}, errNoReconciler
+	}
+	rc := route.Reconcile
+	rep, no, err := p.ledger.change(ctx, rep.Record, rep.Now, keystore.Event{Kind: keystore.Probe, Silence: rc.Timeout + 5*time.Second})
+	switch {
+	case err != nil:
+		return rep, policy.Verdict{}, err
+	case no == keystore.RefusedHeld:
+		return rep, policy.Verdict{}, errProbed
+	case no != keystore.Allowed:
+		// It was settled in the meantime: that is as good.
+		return rep, policy.Verdict{}, nil
+	}
+	v := p.lookUp(ctx, rc, &rep.Record)
+	r := &rep.Record
+	ev := keystore.Event{Keep: p.cfg.Retention, Why: v.Why}
+	// The time since the send is measured before the lookup, which makes "not
+	// found" harder to believe, never easier.
+	switch policy.Recover(policy.Situation{
+		Sent: true, Evidence: v.Evidence, SinceSend: rep.Now.Sub(r.DispatchedAt), Complete: rc.Complete, Settle: rc.Settle,
+	}) {
+	case policy.ActionRecord:
+		ev.Kind = keystore.Confirm
+		ev.Body = v.Body
+		ev.Outcome = &keystore.Outcome{Source: keystore.FromReconcile, Status: rc.Status, BodySize: int64(len(v.Body)), Retained: v.Kept}
+		if v.Kept {
+			ev.Outcome.Header = []keystore.Field{{Name: "Content-Type", Value: "application/json"}}
+		}
+	case policy.ActionRelease:
+		ev.Kind = keystore.Clear
+	default:
+		ev.Kind = keystore.Probed
+		ev.Silence = backOff(rc, r.Probes)
+		if v.Evidence == policy.EvidenceNotFound {
+			ev.Why += ", which is not proof"
+		}
+	}
+	after, no, err := p.ledger.change(context.WithoutCancel(ctx), *r, rep.Now, ev)
+	if err != nil {
+		return rep, v, err
+	}
+	p.waiters.wake(r.ID)
+	p.log.Info("reconciled", "scope", r.Scope, "key", r.Key, "operation", r.Operation, "route", route.Name, "evidence", v.Evidence.String(), "reason", v.Why, "after", after.Record.State.String(), "version", after.Record.Version, "refused", string(no))
+	return after, v, nil
+}
+
+// backOff is the pause to the next look: it doubles with each that was in vain,
+// and varies, so that many operations do not come due at once.
+func backOff(rc *policy.Reconciler, probes int) time.Duration {
+	d := rc.Every << min(probes, 20)
+	if d <= 0 || d > rc.MaxEvery {
+		d = rc.MaxEvery
+	}
+	return d - d/5 + rand.N(d/5*2+1)
+}
+
+// lookUp makes the lookup request and reads its answer.
+func (p *Proxy) lookUp(ctx context.Context, rc *policy.Reconciler, r *keystore.Record) policy.Verdict {
+	op := &policy.Operation{Key: r.Key, ID: r.Operation, Attempt: r.Attempt, Method: r.Method, Path: r.Target.Path, Captured: r.Captured}
+	target, err := rc.URL.Expand(op)
+	if err != nil {
+		return policy.Verdict{Evidence: policy.EvidenceUnavailable, Why: "no lookup: " + err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, rc.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, rc.Method, target, nil)
+	if err != nil {
+		return policy.Verdict{Evidence: policy.EvidenceUnavailable, Why: "no lookup: its URL is not usable"}
+	}
+	for name, value := range rc.Header {
+		req.Header.Set(name, value)
+	}
+	// RoundTrip, so that no redirect carries the credentials elsewhere.
+	resp, err := p.transport.RoundTrip(req)
+	if err != nil {
+		return policy.Verdict{Evidence: policy.EvidenceUnavailable, Why: fmt.Sprintf("the lookup at %s had no answer: %v", req.URL.Host, err)}
+	}
+	defer resp.Body.Close()
+	var body bytes.Buffer
+	n, err := io.Copy(&body, io.LimitReader(resp.Body, maxLookup+1))
+	switch {
+	case err != nil:
+		return policy.Verdict{Evidence: policy.EvidenceUnavailable, Why: fmt.Sprintf("the lookup's answer (%d) was cut short: %v", resp.StatusCode, err)}
+	case n > maxLookup:
+		return policy.Verdict{Evidence: policy.EvidenceAmbiguous, Why: fmt.Sprintf("the lookup's answer (%d) is larger than %d bytes", resp.StatusCode, maxLookup)}
+	}
+	return rc.Read(&policy.Message{Status: resp.StatusCode, Header: resp.Header, Body: body.Bytes()}, op)
+}
+
+// routeNamed finds the route that governs an operation by the rules in force.
+func (p *Proxy) routeNamed(name string) *policy.Route {
+	for _, r := range p.rules.Load().Routes.Routes() {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// reconcileLoop reconciles what is due, for as long as the process lives.
+func (p *Proxy) reconcileLoop() {
+	t := time.NewTimer(rand.N(p.cfg.ReconcileEvery))
+	defer t.Stop()
+	for {
+		select {
+		case <-p.life.Done():
+			return
+		case <-t.C:
+		}
+		if err := p.ReconcileDue(p.life); err != nil && p.life.Err() == nil {
+			p.log.Warn("the look for operations to reconcile stopped", "error", err)
+		}
+		t.Reset(p.cfg.ReconcileEvery/2 + rand.N(p.cfg.ReconcileEvery))
+	}
+}
+
+// ReconcileDue asks the provider about every operation that reads UNKNOWN, has a
+// way to ask, and is due. Errors mean that the ledger failed.
+func (p *Proxy) ReconcileDue(ctx context.Context) error {
+	any := false
+	for _, r := range p.rules.Load().Routes.Routes() {
+		any = any || r.Reconcile != nil
+	}
+	if !any {
+		return nil
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, 4)
+	for _, state := range []keystore.State{keystore.Unknown, keystore.Dispatched} {
+		q := keystore.Query{State: state, Limit: sweepPage}
+		for {
+			start := time.Now()
+			page, err := p.cfg.Ledger.List(ctx, q)
+			p.metrics.ledger("list", start, err)
+			if err != nil {
+				return err
+			}
+			for _, r := range page.Records {
+				route := p.routeNamed(r.Route)
+				if !p.due(&r, page.Now, route) {
+					continue
+				}
+				slots <- struct{}{}
+				wg.Go(func() {
+					defer func() { <-slots }()
+					if _, _, err := p.reconcile(ctx, keystore.Reply{Record: r, Now: page.Now}, route); err != nil && !errors.Is(err, errProbed) {
+						p.log.Warn("an operation could not be reconciled", "operation", r.Operation, "error", err)
+					}
+				})
+			}
+			if page.Next == "" {
+				break
+			}
+			q.Cursor = page.Next
+		}
+	}
+	return nil
+}
+
+// due reports whether it is time to ask about an operation. The first look waits
+// for the provider to settle.
+func (p *Proxy) due(r *keystore.Record, now keystore.Instant, route *policy.Route) bool {
+	if route == nil || route.Reconcile == nil || r.Reads(now, p.ledger.gone).State != keystore.Unknown {
+		return false
+	}
+	if r.State == keystore.Unknown && !r.Deadline.IsZero() {
+		return r.Deadline.Reached(now)
+	}
+	return now.Sub(r.DispatchedAt) >= route.Reconcile.Settle
+}
