@@ -11,6 +11,7 @@ import (
 // TestStripeSDK runs the Stripe SDK against stripe-mock through Fencepost.
 func TestStripeSDK(t *testing.T) {
 	t.Parallel()
+	stripeModules(t)
 	server := startStripeMock(t)
 	type law struct {
 		name string
