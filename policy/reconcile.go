@@ -15,7 +15,7 @@ type Reconciler struct {
 	Confirmed *Expr
 	NotFound  *Expr
 	// Complete is the provider's guarantee that a processed request is found,
-	// Settle how long after the send "not found" may be believed.
+	// Settle how long after the send ended in doubt "not found" may be believed.
 	Complete bool
 	Settle   time.Duration
 

@@ -40,7 +40,8 @@ type Situation struct {
 	Alive bool
 	// Evidence is the newest of the provider's lookup.
 	Evidence Evidence
-	// SinceSend is how long ago the request was sent, by the ledger's clock.
+	// SinceSend is how long ago the send ended without an answer, by the ledger's
+	// clock.
 	SinceSend time.Duration
 	// Complete is the provider's guarantee that a processed request is found, and
 	// Settle how long after the send it holds.

@@ -49,10 +49,11 @@ func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy
 	v := p.lookUp(ctx, rc, &rep.Record)
 	r := &rep.Record
 	ev := keystore.Event{Keep: p.cfg.Retention, Why: v.Why}
-	// The time since the send is measured before the lookup, which makes "not
-	// found" harder to believe, never easier.
+	// The time is measured before the lookup, and from the moment the attempt
+	// ended in doubt: an upstream that was still at it when we gave up has not been
+	// given the time yet. Both make "not found" harder to believe, never easier.
 	switch policy.Recover(policy.Situation{
-		Sent: true, Evidence: v.Evidence, SinceSend: rep.Now.Sub(r.DispatchedAt), Complete: rc.Complete, Settle: rc.Settle,
+		Sent: true, Evidence: v.Evidence, SinceSend: rep.Now.Sub(doubtedAt(r)), Complete: rc.Complete, Settle: rc.Settle,
 	}) {
 	case policy.ActionRecord:
 		ev.Kind = keystore.Confirm
@@ -202,5 +203,16 @@ func (p *Proxy) due(r *keystore.Record, now keystore.Instant, route *policy.Rout
 	if r.State == keystore.Unknown && !r.Deadline.IsZero() {
 		return r.Deadline.Reached(now)
 	}
-	return now.Sub(r.DispatchedAt) >= route.Reconcile.Settle
+	return now.Sub(doubtedAt(r)) >= route.Reconcile.Settle
+}
+
+// doubtedAt is when the last attempt ended in doubt; where nobody wrote that
+// down yet, when it was sent.
+func doubtedAt(r *keystore.Record) keystore.Instant {
+	for i := len(r.History) - 1; i >= 0; i-- {
+		if h := &r.History[i]; h.To == keystore.Unknown {
+			return h.At
+		}
+	}
+	return r.DispatchedAt
 }

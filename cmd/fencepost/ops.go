@@ -25,6 +25,7 @@ const opsUsage = `fencepost ops works on the operations of a running proxy, thro
                            [--state S] [--scope S] [--route R] [--older-than D] [--limit N] [--cursor C]
   show KEY                 everything known about one operation
   response KEY             its recorded response, on standard output
+  reconcile KEY            asks the provider now, where the route says how
   resolve KEY --as completed|not_applied|abandoned --reason R [--response FILE]
 
 KEY is in scope "default" unless --scope says otherwise. Every subcommand takes
@@ -41,7 +42,7 @@ func ops(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitOK
 	}
-	sub := map[string]func(*opsCall) error{"list": opsList, "show": opsShow, "response": opsResponse, "resolve": opsResolve}[args[0]]
+	sub := map[string]func(*opsCall) error{"list": opsList, "show": opsShow, "response": opsResponse, "reconcile": opsReconcile, "resolve": opsResolve}[args[0]]
 	if sub == nil {
 		fmt.Fprintf(stderr, "fencepost ops: there is no subcommand %q\n\n%s", args[0], opsUsage)
 		return exitUsage
@@ -267,6 +268,24 @@ func opsResponse(c *opsCall) error {
 	fmt.Fprintf(c.stderr, "status %d, %s, %d bytes\n", resp.StatusCode, resp.Header.Get("Content-Type"), len(body))
 	_, err = c.stdout.Write(body)
 	return err
+}
+
+func opsReconcile(c *opsCall) error {
+	_, body, err := c.call("POST", c.path()+"/reconcile", nil)
+	if err != nil || c.json {
+		c.stdout.Write(body)
+		return err
+	}
+	var r struct {
+		Evidence, Why string
+		Operation     operation
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stdout, "evidence: %s; %s\n", r.Evidence, r.Why)
+	r.Operation.describe(c.stdout)
+	return nil
 }
 
 func opsResolve(c *opsCall) error {

@@ -26,7 +26,7 @@ func commands() []command {
 	return []command{
 		{"serve", "run the proxy: [--config F | --upstream URL] [--listen A] [--ledger URL]", serve},
 		{"check", "verdict on configuration and ledger, for CI: [--config F | --upstream URL] [--ledger URL]", check},
-		{"ops", "list, show and settle operations of a running proxy: list | show KEY | response KEY | resolve KEY", ops},
+		{"ops", "list, show and settle operations of a running proxy: list | show KEY | response KEY | reconcile KEY | resolve KEY", ops},
 		{"lease", "keep the lease of a run: acquire | renew | release | show RUN", leaseCommand},
 		{"version", "print the version", version},
 	}

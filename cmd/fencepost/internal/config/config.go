@@ -67,6 +67,48 @@ type Route struct {
 	Timeout     Duration    `yaml:"timeout"`
 	Limits      RouteLimits `yaml:"limits"`
 	Lease       Lease       `yaml:"lease"`
+	Outcomes    []Outcome   `yaml:"outcomes"`
+	Capture     Pairs       `yaml:"capture"`
+	Reconcile   *Reconcile  `yaml:"reconcile"`
+}
+
+// Outcome is a rule for what an answer is worth.
+type Outcome struct {
+	When  string `yaml:"when"`
+	Class string `yaml:"class"`
+}
+
+// Reconcile says how the provider is asked about an unknown outcome.
+type Reconcile struct {
+	Lookup    Lookup   `yaml:"lookup"`
+	Confirmed string   `yaml:"confirmed"`
+	NotFound  string   `yaml:"not_found"`
+	Complete  bool     `yaml:"complete"`
+	Settle    Duration `yaml:"settle"`
+	Response  Response `yaml:"response"`
+	Timeout   Duration `yaml:"timeout"`
+	Every     Duration `yaml:"every"`
+	MaxEvery  Duration `yaml:"max_every"`
+}
+
+func (r *Reconcile) defaults() {
+	*r = Reconcile{
+		Lookup: Lookup{Method: "GET"}, Settle: Duration(30 * time.Second), Response: Response{Status: 200},
+		Timeout: Duration(10 * time.Second), Every: Duration(30 * time.Second), MaxEvery: Duration(time.Hour),
+	}
+}
+
+// Lookup is the request that asks the provider.
+type Lookup struct {
+	Method  string      `yaml:"method"`
+	URL     string      `yaml:"url"`
+	Headers SecretPairs `yaml:"headers"`
+}
+
+// Response is what duplicates get once an effect is confirmed.
+type Response struct {
+	Status int    `yaml:"status"`
+	JSON   string `yaml:"json"`
 }
 
 // Lease says whether requests must be made under a lease, and whose.
@@ -100,8 +142,9 @@ type Key struct {
 
 // UpstreamKey says which key the upstream gets, and in which field.
 type UpstreamKey struct {
-	Send   string `yaml:"send"`
-	Header string `yaml:"header"`
+	Send            string   `yaml:"send"`
+	Header          string   `yaml:"header"`
+	DeduplicatesFor Duration `yaml:"deduplicates_for"`
 }
 
 // Fingerprint says what makes two requests the same one.

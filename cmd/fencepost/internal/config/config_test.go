@@ -43,6 +43,14 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	want.Ledger.FingerprintKey = "secret-for-FENCEPOST-FINGERPRINT-KEY"
 	var r Route
 	r.defaults()
+	r.Outcomes = []Outcome{{"response.status == 200 && response.json.ok == false", "not_applied"}}
+	r.Capture = Pairs{{"order", "request.json.order_id"}}
+	r.Reconcile = &Reconcile{}
+	r.Reconcile.defaults()
+	r.Reconcile.Lookup.URL = "https://api.example.com/v1/charges?ref={key}&order={captured.order}"
+	r.Reconcile.Lookup.Headers = SecretPairs{{"Authorization", "Bearer secret-for-LOOKUP-TOKEN"}}
+	r.Reconcile.Confirmed, r.Reconcile.NotFound, r.Reconcile.Complete = "lookup.status == 200 && size(lookup.json.data) == 1", "lookup.status == 404 || size(lookup.json.data) == 0", true
+	r.Reconcile.Response = Response{201, "lookup.json.data[0]"}
 	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
 	want.Routes = []Route{r}
 	if !reflect.DeepEqual(c, want) {
@@ -77,8 +85,11 @@ func TestTheExampleNamesEveryKey(t *testing.T) {
 	var missing []string
 	var keys func(t reflect.Type, path string)
 	keys = func(rt reflect.Type, path string) {
-		if rt.Kind() == reflect.Slice {
+		if rt.Kind() == reflect.Slice || rt.Kind() == reflect.Pointer {
 			rt = rt.Elem()
+		}
+		if rt == reflect.TypeFor[Pair]() || rt == reflect.TypeFor[SecretPair]() {
+			return // free names
 		}
 		if rt.Kind() != reflect.Struct {
 			return
@@ -153,7 +164,14 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 		"no port":           {"listen: localhost\n" + small, []string{"write HOST:PORT"}},
 		"bad ledger":        {"ledger: {url: 'mysql://user:hunter2secret@x'}\n" + small, []string{"ledger.url: is not a ledger"}},
 		"retention too short": {"ledger: {retention: 61s}\nroutes: [{name: a, upstream: 'http://x', timeout: 60s, duplicates: {wait: 1s}}]\n",
-			[]string{"1:10: ledger.retention: is 1m1s, which is not longer than the retry window of route \"a\" (timeout 1m0s + duplicates.wait 1s)"}},
+			[]string{"1:10: ledger.retention: is 1m1s, which is not longer than the recovery window of route \"a\", 1m1s (timeout 1m0s + duplicates.wait 1s)"}},
+		"retention shorter than recovery": {"ledger: {retention: 1h}\nroutes: [{name: a, upstream: 'http://x', reconcile: {lookup: {url: 'http://x/{key}'}, confirmed: 'true'}}]\n",
+			[]string{"ledger.retention: is 1h0m0s, which is not longer than the recovery window", "reconcile.max_every 1h0m0s"}},
+		"the upstream forgets first": {"routes: [{name: a, upstream: 'http://x', upstream_key: {deduplicates_for: 30s}}]\n", []string{"routes[0].upstream_key.deduplicates_for: is 30s, which is not longer"}},
+		"no key to recognise":        {"routes: [{name: a, upstream: 'http://x', upstream_key: {send: none, deduplicates_for: 24h}}]\n", []string{"the upstream gets no key"}},
+		"bad expressions, all of them": {"routes:\n- name: a\n  upstream: http://x\n  outcomes:\n  - {when: 'response.status ==', class: maybe}\n  capture: {o: 'reqest.json.o'}\n  reconcile:\n    lookup: {url: 'http://x/{captured.p}', method: POST}\n    confirmed: 'lookup.status'\n    not_found: '1 + 1'\n    response: {json: 'nope'}\n",
+			[]string{"5:6: routes[0].outcomes[0].when: at 1:", "routes[0].outcomes[0].class: \"maybe\"", "6:16: routes[0].capture.o: at 1:1 of the expression: undeclared", "8:14: routes[0].reconcile.lookup.url: {captured.p} is not captured", "must be GET or HEAD", "routes[0].reconcile.not_found: at 1:1 of the expression: it gives int", "routes[0].reconcile.response.json: at 1:1"}},
+		"reconcile without a condition":     {"routes: [{name: a, upstream: 'http://x', reconcile: {lookup: {url: 'http://x/{key}'}, complete: true}}]\n", []string{"reconcile.confirmed: is required", "reconcile.not_found: is required where complete"}},
 		"owner deadline below the ledger's": {"ledger: {owner_deadline: 5s, timeout: 2s}\n" + small, []string{"less than three times ledger.timeout"}},
 		"wait over the limit":               {"limits: {wait: 1s}\nroutes: [{name: a, upstream: 'http://x', duplicates: {wait: 2s}}]\n", []string{"more than limits.wait"}},
 		"callers that clash":                {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},

@@ -129,6 +129,9 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	d.places[path] = pos
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
+		if init, ok := v.Interface().(interface{ defaults() }); ok {
+			init.defaults()
+		}
 		d.value(n, v.Elem(), path)
 		return
 	}
@@ -138,6 +141,11 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 				d.fail(path, pos, "%v", err)
 			}
 		}
+		return
+	}
+	switch v.Type() {
+	case reflect.TypeFor[Pairs](), reflect.TypeFor[SecretPairs]():
+		d.pairs(n, v, path)
 		return
 	}
 	switch v.Kind() {
@@ -221,15 +229,38 @@ func (d *decoder) sequence(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
-	var pairs []*ast.MappingValueNode
+// entries returns the entries of a mapping.
+func (d *decoder) entries(n ast.Node, path string) ([]*ast.MappingValueNode, bool) {
 	switch m := n.(type) {
 	case *ast.MappingNode:
-		pairs = m.Values
+		return m.Values, true
 	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{m}
-	default:
-		d.fail(path, n.GetToken().Position, "must be a mapping of keys to values")
+		return []*ast.MappingValueNode{m}, true
+	}
+	d.fail(path, n.GetToken().Position, "must be a mapping of keys to values")
+	return nil, false
+}
+
+// pairs decodes a mapping whose keys are free.
+func (d *decoder) pairs(n ast.Node, v reflect.Value, path string) {
+	entries, _ := d.entries(n, path)
+	seen := make(map[string]bool)
+	for _, kv := range entries {
+		pos, name := kv.Key.GetToken().Position, kv.Key.GetToken().Value
+		if seen[name] {
+			d.fail(path, pos, "the key %q stands twice", name)
+		}
+		seen[name] = true
+		elem := reflect.New(v.Type().Elem()).Elem()
+		elem.Field(0).SetString(name)
+		d.value(kv.Value, elem.Field(1), path+"."+name)
+		v.Set(reflect.Append(v, elem))
+	}
+}
+
+func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
+	pairs, ok := d.entries(n, path)
+	if !ok {
 		return
 	}
 	fields := fieldsOf(v.Type())

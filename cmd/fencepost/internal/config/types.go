@@ -49,6 +49,21 @@ func (n *Bytes) UnmarshalText(b []byte) error {
 	return fmt.Errorf("%q is not a size; write it like 64KiB, 10MiB or 1048576", b)
 }
 
+// Pairs is a mapping of free names to values, in the file's order.
+type Pairs []Pair
+
+// Pair is one entry of Pairs.
+type Pair struct{ Name, Value string }
+
+// SecretPairs is Pairs whose values may come from the environment.
+type SecretPairs []SecretPair
+
+// SecretPair is one entry of SecretPairs.
+type SecretPair struct {
+	Name  string
+	Value Secret
+}
+
 // Secret is a string that may take its value, or parts of it, from the
 // environment. It is never printed.
 type Secret string

@@ -139,8 +139,8 @@ func (c *Config) validateRoutes(fail func(path, format string, args ...any)) {
 			fail(path+".key.missing", "%q is not one of reject, pass", r.Key.Missing)
 			bad = true
 		}
-		if !slices.Contains([]string{"same", "none"}, r.UpstreamKey.Send) {
-			fail(path+".upstream_key.send", "%q is not one of same, none", r.UpstreamKey.Send)
+		if !slices.Contains([]string{"same", "none", "derived"}, r.UpstreamKey.Send) {
+			fail(path+".upstream_key.send", "%q is not one of same, none, derived", r.UpstreamKey.Send)
 			bad = true
 		}
 		if !slices.Contains([]string{"fencepost", "external"}, r.Lease.Source) {
@@ -150,10 +150,8 @@ func (c *Config) validateRoutes(fail func(path, format string, args ...any)) {
 		if r.Duplicates.Wait > c.Limits.Wait {
 			fail(path+".duplicates.wait", "is %v, more than limits.wait (%v)", time.Duration(r.Duplicates.Wait), time.Duration(c.Limits.Wait))
 		}
-		// The promise: while anybody may still retry, the record must be there.
-		if window := r.Timeout + r.Duplicates.Wait; c.Ledger.Retention <= window {
-			fail("ledger.retention", "is %v, which is not longer than the retry window of route %q (timeout %v + duplicates.wait %v): a retry could meet a forgotten record", time.Duration(c.Ledger.Retention), r.Name, time.Duration(r.Timeout), time.Duration(r.Duplicates.Wait))
-		}
+		bad = c.validateRules(i, fail) || bad
+		c.validateWindows(i, fail)
 	}
 	if bad {
 		return
@@ -184,27 +182,6 @@ func flatten(err error) []error {
 		return out
 	}
 	return []error{err}
-}
-
-// PolicyRoutes turns the routes into the policy package's.
-func (c *Config) PolicyRoutes() (*policy.Table, error) {
-	routes := make([]policy.Route, len(c.Routes))
-	for i, r := range c.Routes {
-		u, err := url.Parse(r.Upstream)
-		if err != nil {
-			return nil, err
-		}
-		routes[i] = policy.Route{
-			Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: u, Enforce: r.Enforce, Methods: r.Methods,
-			Key:         policy.KeyRule{Header: r.Key.Header, Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass}[r.Key.Missing]},
-			UpstreamKey: policy.UpstreamKeyRule{Send: map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone}[r.UpstreamKey.Send], Header: r.UpstreamKey.Header},
-			Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
-			Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),
-			Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response)},
-			Lease:  policy.LeaseRule{Required: r.Lease.Required, External: r.Lease.Source == "external"},
-		}
-	}
-	return policy.NewTable(routes)
 }
 
 // PolicyCallers turns the callers into the policy package's; nil when there are

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"fencepost/policy"
+)
+
+// PolicyRoutes turns the routes into the policy package's.
+func (c *Config) PolicyRoutes() (*policy.Table, error) {
+	routes := make([]policy.Route, len(c.Routes))
+	for i, r := range c.Routes {
+		u, err := url.Parse(r.Upstream)
+		if err != nil {
+			return nil, err
+		}
+		routes[i] = policy.Route{
+			Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: u, Enforce: r.Enforce, Methods: r.Methods,
+			Key: policy.KeyRule{Header: r.Key.Header, Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass}[r.Key.Missing]},
+			UpstreamKey: policy.UpstreamKeyRule{
+				Send:   map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone, "derived": policy.SendDerived}[r.UpstreamKey.Send],
+				Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor),
+			},
+			Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
+			Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),
+			Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response)},
+			Lease:  policy.LeaseRule{Required: r.Lease.Required, External: r.Lease.Source == "external"},
+		}
+		var problems []error
+		r.compile(&routes[i], func(path string, err error) {
+			problems = append(problems, fmt.Errorf("route %q: %s: %w", r.Name, path, err))
+		})
+		if err := errors.Join(problems...); err != nil {
+			return nil, err
+		}
+	}
+	return policy.NewTable(routes)
+}
+
+// compile compiles the route's expressions and its lookup into out.
+func (r *Route) compile(out *policy.Route, fail func(path string, err error)) {
+	for i, o := range r.Outcomes {
+		path := fmt.Sprintf("outcomes[%d]", i)
+		when, err := policy.CompileOutcome(o.When)
+		if err != nil {
+			fail(path+".when", err)
+		}
+		class, err := policy.ParseClass(o.Class)
+		if err != nil {
+			fail(path+".class", err)
+		}
+		out.Outcomes = append(out.Outcomes, policy.OutcomeRule{When: when, Class: class})
+	}
+	var captured []string
+	for _, p := range r.Capture {
+		captured = append(captured, p.Name)
+		from, err := policy.CompileCapture(p.Value)
+		if err != nil {
+			fail("capture."+p.Name, err)
+		}
+		out.Capture = append(out.Capture, policy.CaptureRule{Name: p.Name, From: from})
+	}
+	if r.Reconcile != nil {
+		out.Reconcile = r.Reconcile.compile(captured, func(path string, err error) { fail("reconcile."+path, err) })
+	}
+}
+
+func (r *Reconcile) compile(captured []string, fail func(path string, err error)) *policy.Reconciler {
+	out := &policy.Reconciler{
+		Method: r.Lookup.Method, Header: map[string]string{}, Complete: r.Complete, Settle: time.Duration(r.Settle), Status: r.Response.Status,
+		Timeout: time.Duration(r.Timeout), Every: time.Duration(r.Every), MaxEvery: time.Duration(r.MaxEvery),
+	}
+	try := func(path, text string, compile func(string) (*policy.Expr, error)) *policy.Expr {
+		if text == "" {
+			return nil
+		}
+		e, err := compile(text)
+		if err != nil {
+			fail(path, err)
+		}
+		return e
+	}
+	var err error
+	if out.URL, err = policy.CompileTemplate(r.Lookup.URL, captured); err != nil {
+		fail("lookup.url", err)
+	}
+	if r.Lookup.Method != http.MethodGet && r.Lookup.Method != http.MethodHead {
+		fail("lookup.method", errors.New("must be GET or HEAD: a lookup must not act"))
+	}
+	for _, h := range r.Lookup.Headers {
+		out.Header[h.Name] = string(h.Value)
+	}
+	if r.Confirmed == "" {
+		fail("confirmed", errors.New("is required: without it a lookup could never settle anything"))
+	}
+	if r.Complete && r.NotFound == "" {
+		fail("not_found", errors.New("is required where complete is true"))
+	}
+	if r.Response.Status < 200 || r.Response.Status > 599 {
+		fail("response.status", fmt.Errorf("%d is not the status of a final answer", r.Response.Status))
+	}
+	for path, d := range map[string]Duration{"timeout": r.Timeout, "every": r.Every, "max_every": r.MaxEvery} {
+		if d <= 0 {
+			fail(path, errors.New("must be more than zero"))
+		}
+	}
+	if r.MaxEvery < r.Every {
+		fail("max_every", errors.New("is less than every"))
+	}
+	out.Confirmed = try("confirmed", r.Confirmed, policy.CompileLookup)
+	out.NotFound = try("not_found", r.NotFound, policy.CompileLookup)
+	out.Body = try("response.json", r.Response.JSON, policy.CompileLookupValue)
+	return out
+}
+
+// validateRules reports every expression and lookup that is not usable, at its
+// place.
+func (c *Config) validateRules(i int, fail func(path, format string, args ...any)) (bad bool) {
+	c.Routes[i].compile(&policy.Route{}, func(path string, err error) {
+		bad = true
+		for _, e := range flatten(err) {
+			fail(fmt.Sprintf("routes[%d].%s", i, path), "%v", e)
+		}
+	})
+	return bad
+}

@@ -1,0 +1,24 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// validateWindows checks that a record is there for as long as anybody may still
+// retry or reconcile: a retry that meets a forgotten record is a second effect.
+func (c *Config) validateWindows(i int, fail func(path, format string, args ...any)) {
+	r := &c.Routes[i]
+	window := r.Timeout + r.Duplicates.Wait
+	parts := fmt.Sprintf("timeout %v + duplicates.wait %v", time.Duration(r.Timeout), time.Duration(r.Duplicates.Wait))
+	if rc := r.Reconcile; rc != nil {
+		window += rc.Settle + rc.MaxEvery + rc.Timeout
+		parts += fmt.Sprintf(" + reconcile.settle %v + reconcile.max_every %v + reconcile.timeout %v", time.Duration(rc.Settle), time.Duration(rc.MaxEvery), time.Duration(rc.Timeout))
+	}
+	if c.Ledger.Retention <= window {
+		fail("ledger.retention", "is %v, which is not longer than the recovery window of route %q, %v (%s): a retry could meet a forgotten record", time.Duration(c.Ledger.Retention), r.Name, time.Duration(window), parts)
+	}
+	if d := r.UpstreamKey.DeduplicatesFor; d > 0 && d <= window {
+		fail(fmt.Sprintf("routes[%d].upstream_key.deduplicates_for", i), "is %v, which is not longer than the recovery window of the route, %v (%s): the upstream would forget the key before the last retry", time.Duration(d), time.Duration(window), parts)
+	}
+}
