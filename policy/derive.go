@@ -12,6 +12,12 @@ func DeriveUpstreamKey(scope, key string, t Target) string {
 	return "fp-" + digest("upstream-key", scope, key, t.Scheme, t.Host)
 }
 
+// DeriveKey makes the key of a request that brings none: the same for the same
+// scope, lease run and fingerprint, which covers method, target and payload.
+func DeriveKey(scope, run, fingerprint string) string {
+	return "derived-" + digest("derived-key", scope, run, fingerprint)
+}
+
 // digest is a short printable digest of fields, no two lists of which run into
 // each other.
 func digest(fields ...string) string {

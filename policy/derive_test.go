@@ -21,6 +21,15 @@ func TestADerivedKeyIsStableAndTellsNothing(t *testing.T) {
 		}
 		seen[other] = true
 	}
+	for _, other := range []string{DeriveKey("a", "r", "f"), DeriveKey("a", "", "rf"), DeriveKey("a", "r", "g"), DeriveKey("b", "r", "f")} {
+		if _, err := ParseKey([]string{other}); err != nil || seen[other] {
+			t.Errorf("%s: %v", other, err)
+		}
+		seen[other] = true
+	}
+	if DeriveKey("a", "r", "f") != DeriveKey("a", "r", "f") {
+		t.Error("a derived key is not stable")
+	}
 	// The path is not in it: a retry that a redirect sent elsewhere is another matter.
 	if DeriveUpstreamKey("alice", "order-1", Target{Scheme: "https", Host: "api.example.com", Path: "/v2"}) != k {
 		t.Error("the path changes the key")

@@ -53,6 +53,8 @@ type Route struct {
 
 	Lease LeaseRule
 
+	SamePayload SamePayloadRule
+
 	// Outcomes override what an answer is worth, the first true one first.
 	Outcomes []OutcomeRule
 	// Capture takes values from the request for reconciliation.
@@ -78,6 +80,17 @@ type KeyRule struct {
 	Header string
 	// Missing is what happens to a request of a governed method that has no key.
 	Missing Missing
+	// Window is how long a derived key lasts: after it, the same request is a new
+	// one. Required with MissingDerive.
+	Window time.Duration
+}
+
+// SamePayloadRule says what happens to the payload of an earlier request that
+// comes under a new key: agents re-issue a call with a fresh key.
+type SamePayloadRule struct {
+	// Reject refuses it within Window.
+	Reject bool
+	Window time.Duration
 }
 
 // Missing is what happens to a governed request without a key.
@@ -89,6 +102,9 @@ const (
 	MissingReject Missing = iota
 	// MissingPass sends it on ungoverned.
 	MissingPass
+	// MissingDerive makes a key of scope, lease run, method, target and payload:
+	// the same request within KeyRule.Window is a duplicate.
+	MissingDerive
 )
 
 // UpstreamKeyRule says which key the upstream gets.

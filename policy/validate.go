@@ -51,7 +51,7 @@ func prepare(r Route) (*Route, []error) {
 		}
 	}
 
-	if r.Key.Missing > MissingPass {
+	if r.Key.Missing > MissingDerive {
 		bad("key.missing: %d is no known choice", r.Key.Missing)
 	}
 	if r.UpstreamKey.Send > SendDerived {
@@ -82,6 +82,12 @@ func prepare(r Route) (*Route, []error) {
 	}
 	r.Fingerprint.Headers = canonicalNames(slices.Clone(r.Fingerprint.Headers))
 
+	if r.Key.Missing == MissingDerive && r.Key.Window <= 0 {
+		bad("key.window: must be more than zero where keys are derived")
+	}
+	if r.SamePayload.Reject && r.SamePayload.Window <= 0 {
+		bad("duplicates.window: must be more than zero where the same payload is rejected")
+	}
 	if r.UpstreamKey.Deduplicates < 0 {
 		bad("upstream_key.deduplicates_for: must not be negative")
 	}

@@ -136,7 +136,7 @@ func TestWhatARouteMayNotSay(t *testing.T) {
 		"method that is no token":     {func(r *Route) { r.Methods = []string{"PO ST"} }, "methods: "},
 		"safe method":                 {func(r *Route) { r.Methods = []string{"GET"} }, "methods: GET is safe"},
 		"CONNECT":                     {func(r *Route) { r.Methods = []string{"CONNECT"} }, "methods: CONNECT"},
-		"unknown choice, key":         {func(r *Route) { r.Key.Missing = 2 }, "key.missing: "},
+		"unknown choice, key":         {func(r *Route) { r.Key.Missing = 3 }, "key.missing: "},
 		"unknown choice, upstream":    {func(r *Route) { r.UpstreamKey.Send = 3 }, "upstream_key.send: "},
 		"key field that is no token":  {func(r *Route) { r.Key.Header = "Idempotency Key" }, "key.header: "},
 		"key field, underscore":       {func(r *Route) { r.Key.Header = "Idempotency_Key" }, "key.header: "},

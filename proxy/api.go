@@ -93,6 +93,7 @@ func (p *Proxy) find(r *http.Request) (keystore.Reply, *problem) {
 	if wait > 0 && rep.Result == keystore.Found && !p.resting(&rep) {
 		ctx, cancel := context.WithTimeout(r.Context(), wait)
 		defer cancel()
+		defer context.AfterFunc(p.drain, cancel)()
 		if later, ok := p.waiters.until(ctx, id, p.resting); ok {
 			rep = later
 		}

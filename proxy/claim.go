@@ -27,9 +27,9 @@ func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 	ev := keystore.Event{
 		Kind: keystore.Reserve, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID,
 		Lease: x.lease, ExternalLease: x.route.Lease.External,
-		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention,
+		Silence: p.cfg.OwnerDeadline, Keep: x.keep(),
 		New: &keystore.Record{
-			ID: x.id, Operation: operation.String(), Fingerprint: x.fingerprint, Method: x.req.Method, Route: x.route.Name,
+			ID: x.id, Operation: operation.String(), Fingerprint: x.fingerprint, Method: x.req.Method, Route: x.route.Name, Derived: x.derived,
 			Target:   keystore.Target{Scheme: x.target.Scheme, Host: x.target.Host, Path: x.target.Path, Query: x.target.Query},
 			Captured: x.captured(),
 		},
@@ -43,7 +43,7 @@ func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 		if !errors.Is(err, keystore.ErrNotWritten) {
 			// The reservation may have been written. Nothing was sent under it: let
 			// it go as soon as the ledger is back, so that a retry need not wait.
-			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: p.cfg.Retention, Why: "the ledger did not confirm the claim; nothing was sent"}, err)
+			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: x.keep(), Why: "the ledger did not confirm the claim; nothing was sent"}, err)
 		}
 		return nil, x.ledgerDown(err)
 	}
@@ -68,6 +68,9 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 		x.line.decision = c.String()
 		switch c {
 		case keystore.ClaimTakeOver:
+			if x.p.draining.Load() {
+				return nil, &answer{problem: x.shuttingDown()}
+			}
 			a, next, ans := x.takeOver(ctx, rep)
 			if a != nil || ans != nil {
 				return a, ans
@@ -79,12 +82,22 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 				return nil, x.answerClaim(c, rep)
 			}
 			waited = true
-			next, ok := x.await(ctx, rep)
+			next, ok := x.await()
 			if !ok {
 				return nil, x.answerClaim(c, rep)
 			}
 			rep = next
 			continue
+		case keystore.ClaimExpired:
+			// A derived key lasts for its window: after it, this is a new request.
+			if !x.derived || x.renewed {
+				return nil, x.answerClaim(c, rep)
+			}
+			x.renewed = true
+			if _, err := x.p.cfg.Ledger.Delete(ctx, x.id, rep.Record.Version); err != nil {
+				return nil, x.ledgerDown(err)
+			}
+			return x.claim(ctx)
 		case keystore.ClaimUnknown:
 			if next, settled := x.reconsider(ctx, rep); settled {
 				rep = next
@@ -107,7 +120,7 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 	w, no := keystore.Next(&rep.Record, keystore.Event{
 		Kind: keystore.TakeOver, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID,
 		Lease: x.lease, ExternalLease: x.route.Lease.External,
-		Silence: p.cfg.OwnerDeadline, Keep: p.cfg.Retention, Why: "nothing was sent under the earlier reservation",
+		Silence: p.cfg.OwnerDeadline, Keep: x.keep(), Why: "nothing was sent under the earlier reservation",
 	}, rep.Now, p.ledger.gone)
 	if no != keystore.Allowed {
 		return nil, rep, x.fail("the take-over was refused: " + string(no))
@@ -115,7 +128,7 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 	next, err := p.ledger.swap(ctx, w)
 	if err != nil {
 		if !errors.Is(err, keystore.ErrNotWritten) {
-			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: p.cfg.Retention, Why: "the ledger did not confirm the take-over; nothing was sent"}, err)
+			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: x.keep(), Why: "the ledger did not confirm the take-over; nothing was sent"}, err)
 		}
 		return nil, rep, x.ledgerDown(err)
 	}
@@ -140,9 +153,15 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 }
 
 // await waits for an operation in flight to be settled.
-func (x *exchange) await(ctx context.Context, rep keystore.Reply) (keystore.Reply, bool) {
-	ctx, cancel := context.WithTimeout(ctx, x.wait)
+//
+// It waits for as long as the caller does and no stop is asked for: nothing was
+// sent for this request, so nothing is lost with it.
+func (x *exchange) await() (keystore.Reply, bool) {
+	x.p.inFlight.Add(-1)
+	defer x.p.inFlight.Add(1)
+	ctx, cancel := context.WithTimeout(x.req.Context(), x.wait)
 	defer cancel()
+	defer context.AfterFunc(x.p.drain, cancel)()
 	start := time.Now()
 	defer func() { x.line.waited = time.Since(start) }()
 	return x.p.waiters.until(ctx, x.id, func(r *keystore.Reply) bool {
@@ -190,7 +209,7 @@ func (x *exchange) reconsider(ctx context.Context, rep keystore.Reply) (keystore
 	// A crash after this leaves a free reservation, which is sent again with the
 	// same upstream key: that is what the route says the upstream can bear.
 	after, no, err := x.p.ledger.change(ctx, *r, rep.Now, keystore.Event{
-		Kind: keystore.Clear, Keep: x.p.cfg.Retention, Why: "the upstream recognises this key for " + x.route.UpstreamKey.Deduplicates.String() + " after the first send; it is sent again with the same one",
+		Kind: keystore.Clear, Keep: x.keep(), Why: "the upstream recognises this key for " + x.route.UpstreamKey.Deduplicates.String() + " after the first send; it is sent again with the same one",
 	})
 	return after, err == nil && no == keystore.Allowed && after.Result == keystore.Written
 }

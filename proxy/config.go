@@ -170,6 +170,6 @@ func (c *Config) pool() upstream.Options {
 	return upstream.Options{
 		TLS:            &tls.Config{RootCAs: c.Upstream.Roots, MinVersion: tls.VersionTLS12},
 		MaxIdlePerHost: c.Upstream.MaxIdle, MaxConnsPerHost: c.Upstream.MaxConns,
-		IdleTimeout: c.Upstream.IdleTimeout, DialTimeout: c.Upstream.DialTimeout, TLSHandshakeTimeout: c.Upstream.TLSTimeout,
+		MaxHeaderBytes: c.Upstream.MaxHeaderBytes, IdleTimeout: c.Upstream.IdleTimeout, DialTimeout: c.Upstream.DialTimeout, TLSHandshakeTimeout: c.Upstream.TLSTimeout,
 	}
 }

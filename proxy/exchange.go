@@ -3,7 +3,9 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"fencepost/keystore"
@@ -25,6 +27,11 @@ type exchange struct {
 	body        *spooled
 	lease       *keystore.LeaseRef
 	wait        time.Duration
+	// derived says that the key was made here.
+	derived bool
+	renewed bool
+	// settled says that nothing of this effect is left to be lost in a stop.
+	settled func()
 	// detached says that the request outlives its caller: a late answer is
 	// awaited, and whoever awaits it frees what the request holds.
 	detached bool
@@ -38,10 +45,27 @@ type exchange struct {
 func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	p := x.p
 
+	// From here to the settlement this is an effect that a stop waits for. It is
+	// counted before the flag is read, so that a stop either sees it or keeps it out.
+	p.inFlight.Add(1)
+	x.settled = sync.OnceFunc(func() { p.inFlight.Add(-1) })
+	defer x.settled()
+	if p.draining.Load() {
+		x.refuse(w, x.shuttingDown())
+		return
+	}
+
 	// Outcomes that the ledger would not take fill a bounded memory. When it is
 	// full there would be no place for this one.
 	if p.backlog.full() {
 		x.ledgerDown(errBacklogFull).write(x, w)
+		return
+	}
+
+	// The same payload under a new key, where the route minds. A crash here leaves
+	// a note of the payload that lasts for the owner's deadline.
+	if ans := x.samePayload(ctx); ans != nil {
+		ans.write(x, w)
 		return
 	}
 
@@ -101,6 +125,10 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 		return
 	}
 	resp, err := s.resp, s.err
+	if err == nil && !finalStatus(resp.StatusCode) {
+		resp.Body.Close()
+		err = fmt.Errorf("status %d is not the status of an answer", resp.StatusCode)
+	}
 	x.line.upstream = time.Since(began)
 	failpoint.Hit("send.after")
 
@@ -141,6 +169,10 @@ func (x *exchange) send(life context.Context, conn *upstream.Conn) (*http.Respon
 // request is given back.
 const maxStale = 3
 
+// finalStatus reports whether a status is that of a final answer (RFC 9110,
+// section 15). A switch of protocols is none: nobody asked for it.
+func finalStatus(status int) bool { return status >= 200 && status <= 999 }
+
 // errBacklogFull says why nothing new is sent.
 var errBacklogFull = errors.New("too many outcomes wait in memory for the ledger")
 
@@ -177,10 +209,18 @@ func (x *exchange) mark(ctx context.Context, a *attempt) *answer {
 	return x.answerClaim(c, rep)
 }
 
+// keep is how long the record stays in the state it reaches.
+func (x *exchange) keep() time.Duration {
+	if x.derived {
+		return x.route.Key.Window
+	}
+	return x.p.cfg.Retention
+}
+
 // released records that nothing was sent, or that the upstream took nothing.
 func (x *exchange) released(ctx context.Context, a *attempt, why string) keystore.State {
 	x.line.reason = why
-	return x.settle(ctx, a, keystore.Event{Kind: keystore.Release, Keep: x.p.cfg.Retention, Why: why})
+	return x.settle(ctx, a, keystore.Event{Kind: keystore.Release, Keep: x.keep(), Why: why})
 }
 
 // doubted records that the outcome is not known.
@@ -196,6 +236,8 @@ func (x *exchange) settle(ctx context.Context, a *attempt, ev keystore.Event) ke
 	x.line.ledger += time.Since(began)
 	failpoint.Hit("record.after")
 	x.line.rec = a.record()
+	// The effect is over; passing the answer on is not one.
+	x.settled()
 	return s
 }
 

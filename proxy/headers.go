@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -100,7 +99,8 @@ func targetURL(t policy.Target) *url.URL {
 	return u
 }
 
-// outgoing is the one request that is sent.
+// outgoing is the one request that is sent. Trailers stay behind: they are in no
+// fingerprint.
 func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	h := x.p.outgoingHeader(x.req)
 	in := canonical(x.route.Key.Header)
@@ -119,34 +119,23 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	switch {
-	case len(x.req.Trailer) > 0:
-		out.Trailer, out.ContentLength = x.req.Trailer, -1
-		out.Body = io.NopCloser(x.body.reader())
 	case x.body.size == 0:
 		out.Body = http.NoBody
-	case x.body.file != nil:
+	default:
+		// In this form a body in memory leaves in one write with the header, so that
+		// a write that fails has sent nothing.
 		out.ContentLength = x.body.size
 		out.Body = io.NopCloser(x.body.reader())
-	default:
-		out.ContentLength = x.body.size
-		out.Body = &memBody{bytes.NewReader(x.body.mem)}
 	}
 	return out
 }
-
-// memBody is a body in memory. It is a type of its own so that nothing below
-// can tell that it could be read twice.
-type memBody struct{ *bytes.Reader }
-
-func (*memBody) Close() error { return nil }
 
 // copyResponseHeader copies an upstream's answer without its hop-by-hop fields
 // and without what only we may say.
 func copyResponseHeader(dst, src http.Header) {
 	named := src["Connection"]
 	for name, values := range src {
-		if policy.HopByHop(name) || ownField(name) || name == headerReplayed ||
-			(len(named) > 0 && policy.NamedInConnection(named, name)) {
+		if !passesBack(name) || (len(named) > 0 && policy.NamedInConnection(named, name)) {
 			continue
 		}
 		dst[name] = values
@@ -157,6 +146,11 @@ func copyResponseHeader(dst, src http.Header) {
 	}
 }
 
+// passesBack reports whether an upstream's field, or trailer, reaches the caller.
+func passesBack(name string) bool {
+	return !policy.HopByHop(name) && !ownField(name) && name != headerReplayed
+}
+
 // announceTrailer promises the trailers that the upstream promised.
 func announceTrailer(w http.ResponseWriter, resp *http.Response) {
 	if len(resp.Trailer) == 0 {
@@ -164,15 +158,22 @@ func announceTrailer(w http.ResponseWriter, resp *http.Response) {
 	}
 	names := make([]string, 0, len(resp.Trailer))
 	for name := range resp.Trailer {
-		names = append(names, name)
+		if passesBack(name) {
+			names = append(names, name)
+		}
 	}
-	w.Header()["Trailer"] = []string{strings.Join(names, ", ")}
+	if len(names) > 0 {
+		w.Header()["Trailer"] = []string{strings.Join(names, ", ")}
+	}
 }
 
 // copyTrailer passes on the trailers, announced or not. It is called when the
 // body was read to its end.
 func copyTrailer(w http.ResponseWriter, resp *http.Response) {
 	for name, values := range resp.Trailer {
+		if !passesBack(name) {
+			continue
+		}
 		for _, v := range values {
 			w.Header().Add(http.TrailerPrefix+name, v)
 		}

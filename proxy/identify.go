@@ -19,6 +19,8 @@ type identity struct {
 	key      string
 	lease    *keystore.LeaseRef
 	governed bool
+	// derive says that the key is made of the request once its body was read.
+	derive bool
 }
 
 // identify routes a request and says who sent it and under which key. Nothing
@@ -57,8 +59,14 @@ func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
 	key, err := policy.ParseKey(values)
 	switch {
 	case errors.Is(err, policy.ErrKeyMissing):
-		if route.Key.Missing == policy.MissingPass {
+		switch route.Key.Missing {
+		case policy.MissingPass:
 			return id, nil
+		case policy.MissingDerive:
+			id.derive = true
+		}
+		if id.derive {
+			break
 		}
 		return id, &problem{code: codeKeyRequired, detail: r.Method + " requests on route " + strconv.Quote(route.Name) + " need the field " + route.Key.Header + " with a new key for each new effect. Nothing was sent."}
 	case err != nil:
@@ -129,16 +137,20 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 		target: id.route.Target(r.URL.EscapedPath(), r.URL.RawQuery),
 		line:   &line{start: time.Now(), scope: id.scope, key: id.key, route: id.route.Name, method: r.Method, host: r.Host, path: r.URL.Path},
 	}
-	// Counted before the flag is read, so that a drain either sees this request
-	// or keeps it out.
-	p.inFlight.Add(1)
-	defer p.inFlight.Add(-1)
+	rc := http.NewResponseController(w)
+	defer func() {
+		// The answer leaves within a bound of its own: a caller that stops reading
+		// must not hold this process. The next request on the connection is free of it.
+		_ = rc.SetWriteDeadline(time.Now().Add(p.cfg.BodyTimeout))
+		_ = rc.Flush()
+		_ = rc.SetWriteDeadline(time.Time{})
+	}()
 	defer func() {
 		p.metrics.governed(x.line)
 		x.line.write(p.log)
 	}()
 	if p.draining.Load() {
-		x.refuse(w, &problem{code: codeShuttingDown, id: x.id, detail: "Nothing was sent. Send the same request with the same key again; another proxy, or this one restarted, will take it."})
+		x.refuse(w, x.shuttingDown())
 		return
 	}
 	body, err := p.spool(w, r, id.route.Limits.Request, p.finger.NewBody())
@@ -153,8 +165,21 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 	}()
 	x.body = body
 	x.fingerprint = p.finger.Sum(id.route, policy.Request{Method: r.Method, Target: x.target, Header: r.Header}, body.sum, body.size)
+	if id.derive {
+		run := ""
+		if id.lease != nil {
+			run = id.lease.Run
+		}
+		x.derived = true
+		x.id.Key = policy.DeriveKey(id.scope, run, x.fingerprint)
+		x.line.key = x.id.Key
+	}
 	// From here on the effect does not depend on the caller's patience.
 	x.run(context.WithoutCancel(r.Context()), w)
+}
+
+func (x *exchange) shuttingDown() *problem {
+	return &problem{code: codeShuttingDown, id: x.id, detail: "Nothing was sent. Send the same request with the same key again; another proxy, or this one restarted, will take it."}
 }
 
 func (x *exchange) refuse(w http.ResponseWriter, p *problem) {

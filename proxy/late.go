@@ -71,7 +71,7 @@ func (x *exchange) awaitLate(a *attempt, done <-chan sent, life context.Context,
 	if o == nil {
 		return
 	}
-	ev := keystore.Event{Keep: p.cfg.Retention, Outcome: o, Body: body, Why: fmt.Sprintf("the upstream answered %d after the route's timeout", o.Status)}
+	ev := keystore.Event{Keep: x.keep(), Outcome: o, Body: body, Why: fmt.Sprintf("the upstream answered %d after the route's timeout", o.Status)}
 	switch x.classify(s.resp, body) {
 	case policy.ClassFinal:
 		ev.Kind = keystore.Complete

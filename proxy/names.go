@@ -13,6 +13,8 @@ const (
 	headerLease         = "Fencepost-Lease"
 	headerOperation     = "Fencepost-Operation"
 	headerState         = "Fencepost-State"
+	headerDerived       = "Fencepost-Derived-Key"
+	headerAllow         = "Fencepost-Allow-Duplicate"
 	headerKey           = "Idempotency-Key"
 	headerReplayed      = "Idempotent-Replayed"
 	ownPrefix           = "Fencepost-"

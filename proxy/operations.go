@@ -93,7 +93,7 @@ func (p *Proxy) listOperations(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *operationsFilter) wants(p *Proxy, r *keystore.Record, now keystore.Instant) bool {
-	return r.Reads(now, p.ledger.gone).State == f.reads &&
+	return !payloadNote(r.Key) && r.Reads(now, p.ledger.gone).State == f.reads &&
 		(f.route == "" || r.Route == f.route) &&
 		(f.before == 0 || now.Sub(r.UpdatedAt) >= f.before)
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
@@ -29,10 +30,15 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route
 	out.Host = target.Host
 	out.Header = p.outgoingHeader(r)
 	out.Close = false
+	p.passTrailer(out, r)
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody
 	}
 	resp, err := p.roundTrip(out, target)
+	if err == nil && !finalStatus(resp.StatusCode) {
+		resp.Body.Close()
+		err = &upstream.SendError{Err: fmt.Errorf("status %d is not the status of an answer", resp.StatusCode)}
+	}
 	if err != nil {
 		p.passFailed(w, r, target, err)
 		return
@@ -46,6 +52,40 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route
 		panic(http.ErrAbortHandler)
 	}
 	copyTrailer(w, resp)
+}
+
+// passTrailer passes on the trailers that the client announced, by the rules of
+// its header. What it did not announce stays behind.
+func (p *Proxy) passTrailer(out, in *http.Request) {
+	out.Trailer = nil
+	for name := range in.Trailer {
+		if policy.HopByHop(name) || ownField(name) || strings.IndexByte(name, '_') >= 0 || name == "Authorization" {
+			continue
+		}
+		if out.Trailer == nil {
+			out.Trailer = make(http.Header)
+		}
+		out.Trailer[name] = nil
+	}
+	if out.Trailer != nil {
+		out.Body = &trailing{in.Body, in, out}
+	}
+}
+
+// trailing is a body whose trailers are copied when it has been read.
+type trailing struct {
+	io.ReadCloser
+	in, out *http.Request
+}
+
+func (t *trailing) Read(b []byte) (int, error) {
+	n, err := t.ReadCloser.Read(b)
+	if err == io.EOF {
+		for name := range t.out.Trailer {
+			t.out.Trailer[name] = t.in.Trailer[name]
+		}
+	}
+	return n, err
 }
 
 // roundTrip sends out: through the ordinary transport when repeating it is

@@ -20,6 +20,7 @@ const (
 	codeKeyRequired       code = "idempotency_key_required"
 	codeKeyInvalid        code = "idempotency_key_invalid"
 	codeMalformed         code = "request_malformed"
+	codeDuplicatePayload  code = "duplicate_payload"
 	codeConflict          code = "idempotency_conflict"
 	codeInFlight          code = "idempotency_in_flight"
 	codeUnknown           code = "outcome_unknown"
@@ -74,6 +75,7 @@ var situations = map[code]situation{
 	codeKeyInvalid:        {http.StatusBadRequest, retryNewKey, "The idempotency key is not valid", 0},
 	codeMalformed:         {http.StatusBadRequest, retrySameKey, "The request could not be read", 0},
 	codeConflict:          {http.StatusUnprocessableEntity, retryNewKey, "The idempotency key belongs to another request", 0},
+	codeDuplicatePayload:  {http.StatusConflict, retryAfterResolution, "The same payload was sent under another key", 0},
 	codeInFlight:          {http.StatusConflict, retrySameKey, "The operation is still in flight", time.Second},
 	codeUnknown:           {http.StatusConflict, retryAfterResolution, "The outcome of the operation is unknown", 0},
 	codeAbandoned:         {http.StatusConflict, retryNever, "The operation was abandoned", 0},
@@ -110,6 +112,8 @@ type problem struct {
 	id     keystore.ID
 	record *keystore.Record
 	state  string
+	// other is the key of another operation that the lookup is for.
+	other string
 	// expires is when a lease that is in the way ends.
 	expires keystore.Instant
 	// original is the upstream's status where it is known but its body is not.
@@ -170,13 +174,19 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 		Error: problemError{"idempotency_error", p.code, p.detail},
 	}
 	h := w.Header()
-	if p.id.Key != "" {
+	if p.other != "" {
+		b.Lookup = lookupPath(p.other)
+		h.Set(headerKey, policy.FormatKey(p.id.Key))
+	} else if p.id.Key != "" {
 		b.Lookup = lookupPath(p.id.Key)
 		h.Set(headerKey, policy.FormatKey(p.id.Key))
 	}
 	if p.record != nil {
 		b.Operation = p.record.Operation
 		h.Set(headerOperation, b.Operation)
+		if p.record.Derived {
+			h.Set(headerDerived, "true")
+		}
 	}
 	if p.state != "" {
 		h.Set(headerState, p.state)

@@ -40,6 +40,8 @@ type Proxy struct {
 	kill context.CancelCauseFunc
 	// draining is set when no new effect may begin.
 	draining atomic.Bool
+	drain    context.Context
+	drainNow context.CancelFunc
 	leaving  atomic.Bool
 	running  sync.WaitGroup
 	inFlight atomic.Int64
@@ -56,6 +58,7 @@ func New(cfg Config) (*Proxy, error) {
 		cfg: cfg, log: cfg.Logger, errorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
 		finger: policy.NewFingerprinter(cfg.FingerprintKey), life: life, kill: kill,
 	}
+	p.drain, p.drainNow = context.WithCancel(context.Background())
 	p.metrics = newMetrics(p)
 	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics)
 	p.waiters = newWaiters(p.ledger, cfg.MaxWaiters)
@@ -125,12 +128,16 @@ func (p *Proxy) Admin() http.Handler { return p.admin }
 // still served.
 func (p *Proxy) NotReady() { p.leaving.Store(true) }
 
+// killGrace is how long what was cut off may take to record its doubt.
+const killGrace = 5 * time.Second
+
 // Shutdown lets no new effect begin (governed requests get 503) and waits for the effects under way. When ctx ends first, what is left is
 // cut off and recorded as UNKNOWN. Outcomes that still wait for the ledger get
 // a last chance of two seconds. The ledger may be closed afterwards.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.NotReady()
 	p.draining.Store(true)
+	p.drainNow()
 	done := make(chan struct{})
 	go func() {
 		for p.inFlight.Load() > 0 {
@@ -146,7 +153,11 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	if err != nil {
 		p.kill(errShutdown)
-		<-done
+		select {
+		case <-done:
+		case <-time.After(killGrace):
+			err = fmt.Errorf("%d effects could not be settled in time; they read unknown", p.inFlight.Load())
+		}
 	}
 	last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -16,6 +16,9 @@ func writeReplay(w http.ResponseWriter, rep *keystore.Reply) {
 	h[headerReplayed] = []string{"true"}
 	h[headerOperation] = []string{rep.Record.Operation}
 	h[headerState] = []string{rep.Record.State.String()}
+	if rep.Record.Derived {
+		h[headerDerived] = []string{"true"}
+	}
 	writeRecorded(w, rep)
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"fencepost/keystore"
 	"fencepost/policy"
@@ -54,7 +55,7 @@ func (x *exchange) conclude(ctx context.Context, a *attempt, resp *http.Response
 	x.line.decision += ":" + class.String()
 	switch class {
 	case policy.ClassFinal:
-		return x.settle(ctx, a, keystore.Event{Kind: keystore.Complete, Keep: x.p.cfg.Retention, Outcome: o, Body: body})
+		return x.settle(ctx, a, keystore.Event{Kind: keystore.Complete, Keep: x.keep(), Outcome: o, Body: body})
 	case policy.ClassNotApplied:
 		return x.released(ctx, a, "the upstream answered "+strconv.Itoa(o.Status)+": not applied")
 	default:
@@ -105,7 +106,7 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 	x.head(w, resp, a, keystore.Dispatched)
 	w.WriteHeader(resp.StatusCode)
 	rc := http.NewResponseController(w)
-	c := &copying{w: w, sum: sha256.New(), limit: x.route.Limits.Response, keep: keep}
+	c := &copying{w: w, rc: rc, patience: x.p.cfg.BodyTimeout, sum: sha256.New(), limit: x.route.Limits.Response, keep: keep}
 	c.write(head)
 	buf := x.p.buffers.Get()
 	defer x.p.buffers.Put(buf)
@@ -114,10 +115,7 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 		if n > 0 {
 			dog.alive()
 			c.write(buf[:n])
-			if c.gone == nil {
-				// A caller that left does not stop the recording.
-				c.gone = rc.Flush()
-			}
+			c.flush()
 		}
 		if err == io.EOF {
 			break
@@ -139,13 +137,16 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 // copying is an answer on its way to the caller and, while it fits, to the
 // record.
 type copying struct {
-	w     io.Writer
-	gone  error // the caller can no longer be reached
-	sum   hash.Hash
-	kept  []byte
-	limit int64
-	size  int64
-	keep  bool
+	w    io.Writer
+	rc   *http.ResponseController
+	gone error // the caller can no longer be reached
+	// patience is how long the caller may keep us waiting to take a part.
+	patience time.Duration
+	sum      hash.Hash
+	kept     []byte
+	limit    int64
+	size     int64
+	keep     bool
 }
 
 func (c *copying) write(b []byte) {
@@ -160,7 +161,15 @@ func (c *copying) write(b []byte) {
 		c.kept = nil
 	}
 	if c.gone == nil {
+		// A caller that left, or that stopped reading, does not stop the recording.
+		_ = c.rc.SetWriteDeadline(time.Now().Add(c.patience))
 		_, c.gone = c.w.Write(b)
+	}
+}
+
+func (c *copying) flush() {
+	if c.gone == nil {
+		c.gone = c.rc.Flush()
 	}
 }
 
@@ -185,6 +194,9 @@ func (x *exchange) tag(h http.Header, a *attempt, state keystore.State) {
 	h[headerKey] = []string{policy.FormatKey(x.id.Key)}
 	a.mu.Lock()
 	h[headerOperation] = []string{a.rec.Operation}
+	if a.rec.Derived {
+		h[headerDerived] = []string{"true"}
+	}
 	a.mu.Unlock()
 	h[headerState] = []string{state.String()}
 	delete(h, headerReplayed)

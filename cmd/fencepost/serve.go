@@ -32,9 +32,12 @@ func serve(args []string, _, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "fencepost serve: the configuration is refused\n%v\n", err)
 		return exitUsage
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
+	// Two channels: a storm of reloads must not push a stop out.
+	stops, reloads := make(chan os.Signal, 2), make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(reloads, syscall.SIGHUP)
+	defer signal.Stop(stops)
+	defer signal.Stop(reloads)
 
 	srv, err := startServer(c, newLogger(c, stderr))
 	if err != nil {
@@ -42,19 +45,19 @@ func serve(args []string, _, stderr io.Writer) int {
 	}
 	for {
 		select {
-		case sig := <-signals:
-			if sig == syscall.SIGHUP {
-				srv.reload(&s)
-				continue
-			}
+		case <-stops:
 			// A second signal means now.
-			if err := srv.stop(signals); err != nil {
+			if err := srv.stop(stops); err != nil {
 				return fail(stderr, "serve", err)
 			}
 			return exitOK
 		case err := <-srv.failed:
-			_ = srv.stop(signals)
+			_ = srv.stop(stops)
 			return fail(stderr, "serve", err)
+		case <-reloads:
+			if len(stops) == 0 {
+				srv.reload(&s)
+			}
 		}
 	}
 }
@@ -151,7 +154,7 @@ func httpServer(c *config.Config, h http.Handler, log *slog.Logger) *http.Server
 		ReadHeaderTimeout: time.Duration(c.Limits.HeaderTimeout),
 		IdleTimeout:       time.Duration(c.Limits.IdleTimeout),
 		MaxHeaderBytes:    int(c.Limits.Header),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// An Expect: 100-continue is answered when the body is first read, which is
 		// after the request was routed and its caller identified.
 	}
@@ -188,6 +191,9 @@ func (s *server) swap(from *settings) error {
 	return nil
 }
 
+// lastWords is how long answers about what was cut off have to leave.
+const lastWords = 500 * time.Millisecond
+
 // stop drains: readiness fails first, so that a balancer looks elsewhere; then
 // the listeners close, what is under way finishes, and what does not is
 // recorded as UNKNOWN. A further signal ends the patience.
@@ -196,13 +202,18 @@ func (s *server) stop(hurry <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.config.Drain.Delay+s.config.Drain.Timeout))
 	defer cancel()
 	go func() {
-		for sig := range hurry {
-			if sig != syscall.SIGHUP {
-				cancel()
-				return
-			}
+		select {
+		case <-hurry:
+			cancel()
+		case <-ctx.Done():
 		}
 	}()
+	// When the patience ends, connections whose callers do not read, or do not
+	// finish sending, are closed: they must not keep the process.
+	defer context.AfterFunc(ctx, func() {
+		time.Sleep(lastWords)
+		_ = s.main.Close()
+	})()
 	s.proxy.NotReady()
 	select {
 	case <-time.After(time.Duration(s.config.Drain.Delay)):

@@ -96,13 +96,14 @@ type adopted struct{}
 // nothing: it takes the connection from the context. TLS, if any, is below what it
 // sees, so to it every connection is a plain one; HTTP/2 is then "prior knowledge",
 // the knowledge being our own ALPN.
-func adopter(http2 bool) *http.Transport {
+func adopter(http2 bool, maxHeader int64) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
 	return &http.Transport{
-		Protocols:          &protocols,
-		DisableCompression: true, // the answer is passed on, and recorded, as it came
+		Protocols:              &protocols,
+		MaxResponseHeaderBytes: maxHeader,
+		DisableCompression:     true, // the answer is passed on, and recorded, as it came
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return ctx.Value(adopted{}).(*wire), nil
 		},

@@ -50,6 +50,9 @@ type Options struct {
 	// default they count as not sent, as RFC 9113 section 8.7 says.
 	DoubtRefusals bool
 
+	// MaxHeaderBytes bounds an answer's header. 0 means net/http's default.
+	MaxHeaderBytes int64
+
 	// DialContext opens the TCP connection; guards (address rules, a parent proxy)
 	// plug in here. nil means a plain net.Dialer. The network is always "tcp", the
 	// address always has a port. A *net.DNSError in the error's chain marks a
@@ -102,8 +105,8 @@ func New(o Options) *Pool {
 	return &Pool{
 		opts:  o,
 		tls:   config,
-		h1:    adopter(false),
-		h2:    adopter(true),
+		h1:    adopter(false, o.MaxHeaderBytes),
+		h2:    adopter(true, o.MaxHeaderBytes),
 		hosts: make(map[hostKey]*host),
 	}
 }

@@ -88,7 +88,10 @@ func (w *wire) Write(p []byte) (int, error) {
 	if w.mux != nil {
 		w.mux.said(p)
 	} else {
-		w.quiet.Store(false)
+		if w.quiet.Swap(false) && w.raw.spoilt(w.tls == nil) {
+			w.end()
+			return 0, errEnded
+		}
 	}
 	before := w.raw.out.Load()
 	n, err := w.Conn.Write(p)

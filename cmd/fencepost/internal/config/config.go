@@ -120,7 +120,8 @@ type Lease struct {
 func (r *Route) defaults() {
 	*r = Route{
 		Enforce: true, Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
-		Key:         Key{Header: "Idempotency-Key", Missing: "reject"},
+		Key:         Key{Header: "Idempotency-Key", Missing: "reject", Window: Duration(10 * time.Minute)},
+		Duplicates:  Duplicates{SamePayload: "allow", Window: Duration(10 * time.Minute)},
 		UpstreamKey: UpstreamKey{Send: "same"},
 		Timeout:     Duration(60 * time.Second),
 		Limits:      RouteLimits{Request: 10 << 20, Response: 1 << 20},
@@ -136,8 +137,9 @@ type Match struct {
 
 // Key says where the idempotency key is and what happens without one.
 type Key struct {
-	Header  string `yaml:"header"`
-	Missing string `yaml:"missing"`
+	Header  string   `yaml:"header"`
+	Missing string   `yaml:"missing"`
+	Window  Duration `yaml:"window"`
 }
 
 // UpstreamKey says which key the upstream gets, and in which field.
@@ -154,7 +156,9 @@ type Fingerprint struct {
 
 // Duplicates says what a duplicate gets while the first is in flight.
 type Duplicates struct {
-	Wait Duration `yaml:"wait"`
+	Wait        Duration `yaml:"wait"`
+	SamePayload string   `yaml:"same_payload"`
+	Window      Duration `yaml:"window"`
 }
 
 // RouteLimits bound one exchange.

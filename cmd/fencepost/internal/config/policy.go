@@ -20,7 +20,11 @@ func (c *Config) PolicyRoutes() (*policy.Table, error) {
 		}
 		routes[i] = policy.Route{
 			Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: u, Enforce: r.Enforce, Methods: r.Methods,
-			Key: policy.KeyRule{Header: r.Key.Header, Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass}[r.Key.Missing]},
+			Key: policy.KeyRule{
+				Header: r.Key.Header, Window: time.Duration(r.Key.Window),
+				Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass, "derive": policy.MissingDerive}[r.Key.Missing],
+			},
+			SamePayload: policy.SamePayloadRule{Reject: r.Duplicates.SamePayload == "reject", Window: time.Duration(r.Duplicates.Window)},
 			UpstreamKey: policy.UpstreamKeyRule{
 				Send:   map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone, "derived": policy.SendDerived}[r.UpstreamKey.Send],
 				Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor),

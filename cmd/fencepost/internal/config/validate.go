@@ -135,8 +135,12 @@ func (c *Config) validateRoutes(fail func(path, format string, args ...any)) {
 			fail(path+".upstream", "%q is not a URL; write it like https://api.example.com", r.Upstream)
 			bad = true
 		}
-		if !slices.Contains([]string{"reject", "pass"}, r.Key.Missing) {
-			fail(path+".key.missing", "%q is not one of reject, pass", r.Key.Missing)
+		if !slices.Contains([]string{"reject", "pass", "derive"}, r.Key.Missing) {
+			fail(path+".key.missing", "%q is not one of reject, pass, derive", r.Key.Missing)
+			bad = true
+		}
+		if !slices.Contains([]string{"allow", "reject"}, r.Duplicates.SamePayload) {
+			fail(path+".duplicates.same_payload", "%q is not one of allow, reject", r.Duplicates.SamePayload)
 			bad = true
 		}
 		if !slices.Contains([]string{"same", "none", "derived"}, r.UpstreamKey.Send) {

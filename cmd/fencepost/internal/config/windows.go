@@ -15,6 +15,9 @@ func (c *Config) validateWindows(i int, fail func(path, format string, args ...a
 		window += rc.Settle + rc.MaxEvery + rc.Timeout
 		parts += fmt.Sprintf(" + reconcile.settle %v + reconcile.max_every %v + reconcile.timeout %v", time.Duration(rc.Settle), time.Duration(rc.MaxEvery), time.Duration(rc.Timeout))
 	}
+	if r.Key.Missing == "derive" && r.Key.Window <= window {
+		fail(fmt.Sprintf("routes[%d].key.window", i), "is %v, which is not longer than the recovery window of the route, %v (%s): a retry could come after it and be sent as a new request", time.Duration(r.Key.Window), time.Duration(window), parts)
+	}
 	if c.Ledger.Retention <= window {
 		fail("ledger.retention", "is %v, which is not longer than the recovery window of route %q, %v (%s): a retry could meet a forgotten record", time.Duration(c.Ledger.Retention), r.Name, time.Duration(window), parts)
 	}
