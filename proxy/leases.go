@@ -116,9 +116,24 @@ func (p *Proxy) acquireLease(w http.ResponseWriter, r *http.Request) {
 			writeProblem(w, &problem{code: codeLeaseHeld, after: after, detail: "Run " + strconv.Quote(run) + " is held by " + strconv.Quote(cur.Lease.Owner) + " until " + cur.Lease.ExpiresAt.String() + ".", expires: cur.Lease.ExpiresAt})
 			return
 		}
+		// A run that has no lease may have had one that was lost with its record: its
+		// tokens go on above every token ever given in the scope.
+		token := cur.Lease.Token + 1
+		if cur.Result == keystore.NotFound {
+			floor, err := p.ledger.lease(r.Context(), scope, leaseFloor)
+			if err != nil {
+				p.leaseLedgerDown(w, err)
+				return
+			}
+			token = max(token, floor.Lease.Token+1)
+		}
+		if err := p.raiseFloor(r, scope, token); err != nil {
+			p.leaseLedgerDown(w, err)
+			return
+		}
 		// The version is the guard: were the lease renewed or taken since, it moved.
 		rep, err := p.ledger.swapLease(r.Context(), keystore.LeaseWrite{TTL: ttl, Lease: keystore.Lease{
-			Scope: scope, Run: run, Owner: req.Owner, Token: cur.Lease.Token + 1, AcquiredAt: keystore.StampNow, Version: cur.Lease.Version + 1, Writer: writer,
+			Scope: scope, Run: run, Owner: req.Owner, Token: token, AcquiredAt: keystore.StampNow, Version: cur.Lease.Version + 1, Writer: writer,
 		}})
 		if err != nil {
 			p.leaseLedgerDown(w, err)
@@ -130,6 +145,28 @@ func (p *Proxy) acquireLease(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.leaseLedgerDown(w, errors.New("the lease moved under every try"))
+}
+
+// leaseFloor is the run under whose name a scope's highest token is kept. No
+// caller's run has a space in it.
+const leaseFloor = "highest token"
+
+// raiseFloor notes that a token is about to be given, before it is.
+func (p *Proxy) raiseFloor(r *http.Request, scope string, token uint64) error {
+	writer := p.ledger.writer()
+	for range maxTries {
+		cur, err := p.ledger.lease(r.Context(), scope, leaseFloor)
+		if err != nil || cur.Lease.Token >= token {
+			return err
+		}
+		rep, err := p.ledger.swapLease(r.Context(), keystore.LeaseWrite{Lease: keystore.Lease{
+			Scope: scope, Run: leaseFloor, Token: token, AcquiredAt: keystore.StampNow, Version: cur.Lease.Version + 1, Writer: writer,
+		}})
+		if err != nil || rep.Result == keystore.Written {
+			return err
+		}
+	}
+	return errors.New("the highest token moved under every try")
 }
 
 // withToken carries out a change of a lease that its holder's token allows.

@@ -58,10 +58,15 @@ func TestTheLifeOfALease(t *testing.T) {
 	if three := lease(t, r.call("POST", leasePath, `{"owner":"w1"}`), 201); three.Token != 3 {
 		t.Errorf("tokens must grow across release: %+v", three)
 	}
-	// Another run has its own tokens; a run may hold a slash.
-	if other := lease(t, r.call("POST", apiPrefix+"v1/leases/a%2Fb", `{"owner":"w1"}`), 201); other.Token != 1 || other.Run != "a/b" {
+	// Another run begins above all tokens of the scope, since its own earlier lease
+	// may have been lost; a run may hold a slash.
+	if other := lease(t, r.call("POST", apiPrefix+"v1/leases/a%2Fb", `{"owner":"w1"}`), 201); other.Token != 4 || other.Run != "a/b" {
 		t.Errorf("%+v", other)
 	}
+	if again := lease(t, r.call("POST", apiPrefix+"v1/leases/c", `{"owner":"w1"}`), 201); again.Token != 5 {
+		t.Errorf("%+v", again)
+	}
+	r.call("GET", apiPrefix+"v1/leases/highest%20token", "").is(t, 400, codeLeaseInvalid, retryNever)
 	for _, bad := range []string{``, `{`, `{"ttl":"30s"}`, `{"owner":"w","ttl":"soon"}`, `{"owner":"w","ttl":"1ms"}`, `{"owner":"w","ttl":"48h"}`, `{"owner":"w","token":1}`, `{"owner":"w","unheard":1}`} {
 		r.call("POST", apiPrefix+"v1/leases/x", bad).is(t, 400, codeLeaseInvalid, retryNever)
 	}

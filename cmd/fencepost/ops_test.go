@@ -152,3 +152,24 @@ func TestALeaseFromTheShell(t *testing.T) {
 		})
 	}
 }
+
+// TestTokensGrowAfterALeaseIsGone: somebody deleted the run's lease from Redis.
+func TestTokensGrowAfterALeaseIsGone(t *testing.T) {
+	server := startRedis(t)
+	up := newProvider(t)
+	p := launch(t, nil, "serve", "--config", configFile(t, up.URL, server.url, ""))
+	acquire := func() string {
+		return send("POST", p.url+"/_fencepost/v1/leases/run-1", "", `{"owner":"w","ttl":"1s"}`).body
+	}
+	if b := acquire(); !strings.Contains(b, `"token": 1,`) {
+		t.Fatal(b)
+	}
+	out, err := exec.Command("redis-cli", "-p", strings.TrimSuffix(server.url[strings.LastIndex(server.url, ":")+1:], "/0"), "EVAL",
+		"local n = 0 for _, k in ipairs(redis.call('KEYS', '*run-1*')) do n = n + redis.call('DEL', k) end return n", "0").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "1") {
+		t.Fatalf("%v %s", err, out)
+	}
+	if b := acquire(); !strings.Contains(b, `"token": 2,`) {
+		t.Error(b)
+	}
+}
