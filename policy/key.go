@@ -24,7 +24,9 @@ type KeyError struct {
 func (e *KeyError) Error() string { return "idempotency key " + e.Reason }
 
 // ParseKey reads the values of the key's header field and returns the key itself
-// (DESIGN section 7): 1 to 255 visible ASCII characters.
+// (DESIGN section 7): 1 to 255 visible ASCII characters, and not "." or "..". Those
+// two are steps in a URL path: clients take them out of the path of a lookup, however
+// they are encoded, so nobody could ask what became of such an operation.
 //
 // Two forms are read, and both give the same key, because a client library that
 // starts to quote must not lose its earlier keys:
@@ -64,6 +66,8 @@ func ParseKey(values []string) (string, error) {
 		reason = "is empty; send 1 to 255 visible ASCII characters, such as a UUID"
 	case !allVisible(key):
 		reason = "has a space, control or non-ASCII character; use visible ASCII characters only, such as a UUID"
+	case key == "." || key == "..":
+		reason = "is only dots, which clients take out of the URL that looks it up; send another one, such as a UUID"
 	case len(key) > MaxKeyLength:
 		reason = "is longer than 255 characters; send a shorter one, such as a UUID"
 	default:

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"errors"
+	"net/url"
+	"path"
 	"strings"
 	"testing"
 
@@ -30,6 +32,9 @@ func TestParseKeyAccepts(t *testing.T) {
 		"bare key in the form of a boolean":       {`?1`, `?1`},
 		"single quotes are characters":            {`'k'`, `'k'`},
 		"first and last visible character":        {`!~`, `!~`},
+		"three dots are no step in a path":        {`...`, `...`},
+		"a dot and more":                          {`.k`, `.k`},
+		"an encoded dot is three characters":      {`%2e`, `%2e`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := ParseKey([]string{tc.value}); err != nil || got != tc.want {
@@ -73,6 +78,10 @@ func TestParseKeyRefuses(t *testing.T) {
 		"non-ASCII in quotes":              {[]string{`"secrét"`}, "one string"},
 		"256 characters":                   {[]string{long}, "longer than 255"},
 		"256 characters in quotes":         {[]string{`"` + long + `"`}, "longer than 255"},
+		"one dot":                          {[]string{"."}, "only dots"},
+		"two dots":                         {[]string{" .. "}, "only dots"},
+		"one dot in quotes":                {[]string{`"."`}, "only dots"},
+		"two dots in quotes":               {[]string{`".."`}, "only dots"},
 		"non-breaking space is no padding": {[]string{"secret\u00a0"}, "non-ASCII"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +121,7 @@ func TestFormatKeyIsBareUnlessThatIsAmbiguous(t *testing.T) {
 }
 
 func FuzzParseKey(f *testing.F) {
-	for _, seed := range []string{`k`, `"k"`, `"a\"b"`, `a,b`, `"a,b"`, `"k";a=1`, `"`, ` k `, "k\x00", `a"`, `"\\"`, `é`} {
+	for _, seed := range []string{`k`, `"k"`, `"a\"b"`, `a,b`, `"a,b"`, `"k";a=1`, `"`, ` k `, "k\x00", `a"`, `"\\"`, `é`, `.`, `".."`, `...`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -125,6 +134,9 @@ func FuzzParseKey(f *testing.F) {
 		}
 		if len(key) < 1 || len(key) > MaxKeyLength || !allVisible(key) {
 			t.Fatalf("ParseKey(%q) = %q: not 1 to 255 visible characters", value, key)
+		}
+		if path.Clean("/operations/"+url.PathEscape(key)) == "/operations" || path.Clean("/operations/"+url.PathEscape(key)) == "/" {
+			t.Fatalf("ParseKey(%q) = %q: no path can hold it", value, key)
 		}
 		// The library's own serialisation, so that our quoting is not its own judge.
 		quoted, err := httpsfv.Marshal(httpsfv.NewItem(key))

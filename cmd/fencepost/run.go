@@ -75,7 +75,8 @@ func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (code int, done bo
 		return exitUsage, true
 	}
 	if fs.NArg() > 0 {
-		fmt.Fprintf(stderr, "fencepost %s: unexpected argument %q\n", fs.Name(), fs.Arg(0))
+		// Not repeated: it may be a URL with a password.
+		fmt.Fprintf(stderr, "fencepost %s: unexpected argument after the flags (all values are flags)\n", fs.Name())
 		return exitUsage, true
 	}
 	return exitOK, false

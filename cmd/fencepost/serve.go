@@ -187,6 +187,9 @@ func (s *server) swap(from *settings) error {
 	if err := s.proxy.Reload(rules); err != nil {
 		return err
 	}
+	if lost := s.config.LostCallers(c); len(lost) > 0 {
+		s.log.Warn("callers are gone from the configuration; their keys can be reached again only under the same names", "callers", lost)
+	}
 	s.config = c
 	return nil
 }

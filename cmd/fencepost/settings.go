@@ -4,9 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
-	"strings"
 
 	"fencepost/cmd/fencepost/internal/config"
 )
@@ -59,10 +57,8 @@ func (s *settings) load() (*config.Config, error) {
 // ledgerFlag expands ${NAME} in a ledger URL and refuses a password that stands
 // in the arguments, where every process of the machine can read it.
 func ledgerFlag(s string) (string, error) {
-	if u, err := url.Parse(s); err == nil {
-		if pw, ok := u.User.Password(); ok && !strings.Contains(pw, "${") {
-			return "", errors.New("--ledger holds a password, and arguments are visible to every process; put it into the environment and write ${NAME} in its place")
-		}
+	if config.HoldsPassword(s) {
+		return "", errors.New("--ledger holds a password, and arguments are visible to every process; put it into the environment and write ${NAME} in its place")
 	}
 	out, err := config.Expand(s, os.LookupEnv)
 	if err != nil {

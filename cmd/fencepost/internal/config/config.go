@@ -240,16 +240,14 @@ func Load(file string) (*Config, error) {
 
 // Parse reads and checks a configuration; getenv looks secrets up.
 func Parse(file string, src []byte, getenv func(string) (string, bool)) (*Config, error) {
-	d := &decoder{places: make(map[string]*token.Position), getenv: getenv}
+	d := &decoder{places: make(map[string]*token.Position), failed: make(map[string]bool), getenv: getenv}
 	c := Default()
 	if root := d.parse(src); root != nil {
 		d.value(root, reflect.ValueOf(c).Elem(), "")
-		if len(d.problems) == 0 {
-			c.validate(d.at)
-		}
+		c.validate(&checker{report: d.at, failed: d.failed})
 	}
 	if len(d.problems) > 0 {
-		return nil, &Problems{File: file, List: d.sorted()}
+		return nil, &Problems{File: file, List: arrange(d.problems)}
 	}
 	return c, nil
 }
@@ -268,11 +266,11 @@ func FromFlags(upstream string) (*Config, error) {
 // Check validates a configuration that did not come from a file.
 func (c *Config) Check() error {
 	var list []Problem
-	c.validate(func(path, format string, args ...any) {
-		list = append(list, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
-	})
+	c.validate(&checker{report: func(path, message string) {
+		list = append(list, Problem{Path: path, Message: message})
+	}})
 	if len(list) > 0 {
-		return &Problems{File: "configuration", List: list}
+		return &Problems{File: "configuration", List: arrange(list)}
 	}
 	return nil
 }

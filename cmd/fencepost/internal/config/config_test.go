@@ -244,9 +244,32 @@ func TestLoadSaysWhichFileIsMissing(t *testing.T) {
 }
 
 func TestWhatAReloadCannotChangeIsNamed(t *testing.T) {
-	a, _ := Parse("f", []byte(small), noEnv)
+	a, _ := Parse("f", []byte("callers: [{name: b, token: '0123456789abcdef'}]\n"+small), noEnv)
 	b, _ := Parse("f", []byte("listen: 127.0.0.1:9\nledger: {timeout: 1s}\ncallers: [{name: a, token: '0123456789abcdef'}]\nroutes: [{name: b, upstream: 'http://x'}]\n"), noEnv)
 	if got := fmt.Sprint(a.Fixed(b)); got != "[listen ledger]" {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestAReloadMustNotMoveEveryKeyToAnotherScope(t *testing.T) {
+	none := &Config{}
+	some := &Config{Callers: []Caller{{Name: "a"}, {Name: "b"}, {Name: "C"}}}
+	other := &Config{Callers: []Caller{{Name: "c"}, {Name: "b"}}}
+	for _, c := range []struct {
+		from, to    *Config
+		fixed, lost string
+	}{
+		{none, none, "[]", "[]"},
+		{none, some, "[callers (none to some, or back)]", "[]"},
+		{some, none, "[callers (none to some, or back)]", "[a b C]"},
+		{some, other, "[]", "[a C]"}, // names are scopes, letter by letter
+		{some, some, "[]", "[]"},
+	} {
+		if got := fmt.Sprint(c.from.Fixed(c.to)); got != c.fixed {
+			t.Errorf("%v to %v: fixed %s, want %s", c.from.Callers, c.to.Callers, got, c.fixed)
+		}
+		if got := fmt.Sprint(c.from.LostCallers(c.to)); got != c.lost {
+			t.Errorf("%v to %v: lost %s, want %s", c.from.Callers, c.to.Callers, got, c.lost)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -51,11 +52,18 @@ func (p *Problems) Error() string {
 type decoder struct {
 	problems []Problem
 	places   map[string]*token.Position
+	failed   map[string]bool // paths whose value could not be read
 	getenv   func(string) (string, bool)
 }
 
+// fail notes that the value of path cannot be read.
 func (d *decoder) fail(path string, at *token.Position, format string, args ...any) {
-	p := Problem{Path: path, Message: fmt.Sprintf(format, args...)}
+	d.failed[path] = true
+	d.note(path, at, fmt.Sprintf(format, args...))
+}
+
+func (d *decoder) note(path string, at *token.Position, message string) {
+	p := Problem{Path: path, Message: message}
 	if at != nil {
 		p.Line, p.Column = at.Line, at.Column
 	}
@@ -64,7 +72,7 @@ func (d *decoder) fail(path string, at *token.Position, format string, args ...a
 
 // at notes a problem that was found after decoding, at the place of its path
 // or, where that was left out, of the nearest key above it.
-func (d *decoder) at(path, format string, args ...any) {
+func (d *decoder) at(path, message string) {
 	place := path
 	for d.places[place] == nil && place != "" {
 		if i := strings.LastIndexAny(place, ".["); i >= 0 {
@@ -73,14 +81,15 @@ func (d *decoder) at(path, format string, args ...any) {
 			place = ""
 		}
 	}
-	d.fail(path, d.places[place], format, args...)
+	d.note(path, d.places[place], message)
 }
 
-func (d *decoder) sorted() []Problem {
-	slices.SortStableFunc(d.problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+// arrange sorts problems by place and drops what is said twice.
+func arrange(list []Problem) []Problem {
+	slices.SortFunc(list, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Message, b.Message))
 	})
-	return d.problems
+	return slices.Compact(list)
 }
 
 // parse returns the document's root, or nil when it is empty or broken.
@@ -93,7 +102,7 @@ func (d *decoder) parse(src []byte) ast.Node {
 		if n, _ := fmt.Sscanf(msg, "[%d:%d]", &line, &col); n == 2 {
 			_, msg, _ = strings.Cut(msg, "] ")
 		}
-		d.problems = append(d.problems, Problem{Line: line, Column: col, Message: "not valid YAML: " + msg})
+		d.problems = append(d.problems, Problem{Line: line, Column: col, Message: "not valid YAML: " + withoutSecrets(msg)})
 		return nil
 	}
 	var root ast.Node
@@ -248,7 +257,7 @@ func (d *decoder) pairs(n ast.Node, v reflect.Value, path string) {
 	for _, kv := range entries {
 		pos, name := kv.Key.GetToken().Position, kv.Key.GetToken().Value
 		if seen[name] {
-			d.fail(path, pos, "the key %q stands twice", name)
+			d.note(path, pos, fmt.Sprintf("the key %s stands twice", shown(name)))
 		}
 		seen[name] = true
 		elem := reflect.New(v.Type().Elem()).Elem()
@@ -265,6 +274,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
 	}
 	fields := fieldsOf(v.Type())
 	seen := make(map[string]bool)
+	var meant []string
 	for _, kv := range pairs {
 		pos := kv.Key.GetToken().Position
 		name := kv.Key.GetToken().Value
@@ -272,13 +282,21 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
 		i, known := fields[name]
 		switch {
 		case !known:
-			d.fail(path, pos, "unknown key %q%s", name, suggest(name, fields))
+			near := nearest(name, fields)
+			meant = append(meant, near)
+			d.note(path, pos, fmt.Sprintf("unknown key %s%s", shown(name), suggest(near, fields)))
 		case seen[name]:
-			d.fail(path, pos, "the key %q stands twice", name)
+			d.note(path, pos, fmt.Sprintf("the key %s stands twice", shown(name)))
 		default:
 			seen[name] = true
 			d.value(kv.Value, v.Field(i), sub)
 			d.places[sub] = pos
+		}
+	}
+	// A key that was misspelt is not left out: do not say that it is missing.
+	for _, name := range meant {
+		if name != "" && !seen[name] {
+			d.failed[strings.TrimPrefix(path+"."+name, ".")] = true
 		}
 	}
 }
@@ -295,16 +313,49 @@ func fieldsOf(t reflect.Type) map[string]int {
 }
 
 // suggest names the known key that is meant, or all of them.
-func suggest(name string, fields map[string]int) string {
-	names := make([]string, 0, len(fields))
-	for f := range fields {
-		names = append(names, f)
+func suggest(meant string, fields map[string]int) string {
+	if meant != "" {
+		return fmt.Sprintf("; did you mean %q?", meant)
 	}
-	slices.Sort(names)
-	for _, f := range names {
-		if strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(f), strings.NewReplacer("-", "", "_", "").Replace(name)) {
-			return fmt.Sprintf("; did you mean %q?", f)
+	return "; known are " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}
+
+// nearest gives the known key that name is a misspelling of, or "".
+func nearest(name string, fields map[string]int) string {
+	plain := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s))
+	}
+	best, least := "", 3
+	for _, f := range slices.Sorted(maps.Keys(fields)) {
+		a, b := plain(name), plain(f)
+		// Two slips in a word of three letters make another word.
+		if n := slips(a, b); n < least && 3*n <= len(b) {
+			best, least = f, n
 		}
 	}
-	return "; known are " + strings.Join(names, ", ")
+	return best
+}
+
+// slips is the number of letters to add, drop, change or swap between a and b.
+func slips(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			if i == 0 || j == 0 {
+				rows[i][j] = i + j
+				continue
+			}
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			n := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				n = min(n, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = n
+		}
+	}
+	return rows[len(a)][len(b)]
 }

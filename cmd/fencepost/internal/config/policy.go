@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"fencepost/policy"
@@ -14,26 +16,11 @@ import (
 func (c *Config) PolicyRoutes() (*policy.Table, error) {
 	routes := make([]policy.Route, len(c.Routes))
 	for i, r := range c.Routes {
-		u, err := url.Parse(r.Upstream)
-		if err != nil {
-			return nil, err
+		u, ok := parseUpstream(r.Upstream)
+		if !ok {
+			return nil, fmt.Errorf("route %q: upstream: is not a URL", r.Name)
 		}
-		routes[i] = policy.Route{
-			Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: u, Enforce: r.Enforce, Methods: r.Methods,
-			Key: policy.KeyRule{
-				Header: r.Key.Header, Window: time.Duration(r.Key.Window),
-				Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass, "derive": policy.MissingDerive}[r.Key.Missing],
-			},
-			SamePayload: policy.SamePayloadRule{Reject: r.Duplicates.SamePayload == "reject", Window: time.Duration(r.Duplicates.Window)},
-			UpstreamKey: policy.UpstreamKeyRule{
-				Send:   map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone, "derived": policy.SendDerived}[r.UpstreamKey.Send],
-				Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor),
-			},
-			Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
-			Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),
-			Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response)},
-			Lease:  policy.LeaseRule{Required: r.Lease.Required, External: r.Lease.Source == "external"},
-		}
+		routes[i] = r.rule(u)
 		var problems []error
 		r.compile(&routes[i], func(path string, err error) {
 			problems = append(problems, fmt.Errorf("route %q: %s: %w", r.Name, path, err))
@@ -43,6 +30,33 @@ func (c *Config) PolicyRoutes() (*policy.Table, error) {
 		}
 	}
 	return policy.NewTable(routes)
+}
+
+// parseUpstream reads the URL of an upstream. There is no error, which would
+// repeat the URL.
+func parseUpstream(s string) (*url.URL, bool) {
+	u, err := url.Parse(s)
+	return u, err == nil && u.Host != ""
+}
+
+// rule is the route as the policy package has it, without its expressions.
+func (r *Route) rule(upstream *url.URL) policy.Route {
+	return policy.Route{
+		Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: upstream, Enforce: r.Enforce, Methods: r.Methods,
+		Key: policy.KeyRule{
+			Header: r.Key.Header, Window: time.Duration(r.Key.Window),
+			Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass, "derive": policy.MissingDerive}[r.Key.Missing],
+		},
+		SamePayload: policy.SamePayloadRule{Reject: r.Duplicates.SamePayload == "reject", Window: time.Duration(r.Duplicates.Window)},
+		UpstreamKey: policy.UpstreamKeyRule{
+			Send:   map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone, "derived": policy.SendDerived}[r.UpstreamKey.Send],
+			Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor),
+		},
+		Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
+		Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),
+		Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response)},
+		Lease:  policy.LeaseRule{Required: r.Lease.Required, External: r.Lease.Source == "external"},
+	}
 }
 
 // compile compiles the route's expressions and its lookup into out.
@@ -89,7 +103,7 @@ func (r *Reconcile) compile(captured []string, fail func(path string, err error)
 		return e
 	}
 	var err error
-	if out.URL, err = policy.CompileTemplate(r.Lookup.URL, captured); err != nil {
+	if out.URL, err = compileURL(r.Lookup.URL, captured); err != nil {
 		fail("lookup.url", err)
 	}
 	if r.Lookup.Method != http.MethodGet && r.Lookup.Method != http.MethodHead {
@@ -121,14 +135,30 @@ func (r *Reconcile) compile(captured []string, fail func(path string, err error)
 	return out
 }
 
+// compileURL compiles the URL of a lookup. No error repeats it: it may hold a
+// password, and in one with an @ each part may be it.
+func compileURL(text string, captured []string) (*policy.Template, error) {
+	t, err := policy.CompileTemplate(text, captured)
+	switch {
+	case err == nil:
+		return t, nil
+	case strings.Contains(text, "@"):
+		return nil, errors.New("is not an absolute http or https URL with names in braces after its host (it is not shown: it may hold a password)")
+	}
+	return nil, errors.New(strings.ReplaceAll(err.Error(), strconv.Quote(text), "the URL"))
+}
+
 // validateRules reports every expression and lookup that is not usable, at its
 // place.
-func (c *Config) validateRules(i int, fail func(path, format string, args ...any)) (bad bool) {
+func (c *Config) validateRules(i int, k *checker) {
+	route := fmt.Sprintf("routes[%d].", i)
+	needs := map[string]string{"reconcile.lookup.url": "capture", "reconcile.not_found": "reconcile.complete", "reconcile.max_every": "reconcile.every"}
 	c.Routes[i].compile(&policy.Route{}, func(path string, err error) {
-		bad = true
+		if other, is := needs[path]; is && !k.ok(route+other) {
+			return
+		}
 		for _, e := range flatten(err) {
-			fail(fmt.Sprintf("routes[%d].%s", i, path), "%v", e)
+			k.fail(route+path, "%v", e)
 		}
 	})
-	return bad
 }

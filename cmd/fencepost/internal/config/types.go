@@ -14,7 +14,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil {
-		return fmt.Errorf("%q is not a duration; write it like 30s, 10m or 24h", b)
+		return fmt.Errorf("%s is not a duration; write it like 30s, 10m or 24h", shown(string(b)))
 	}
 	if v < 0 {
 		return fmt.Errorf("%q is negative", b)
@@ -46,7 +46,7 @@ func (n *Bytes) UnmarshalText(b []byte) error {
 		*n = Bytes(v * u.factor)
 		return nil
 	}
-	return fmt.Errorf("%q is not a size; write it like 64KiB, 10MiB or 1048576", b)
+	return fmt.Errorf("%s is not a size; write it like 64KiB, 10MiB or 1048576", shown(s))
 }
 
 // Pairs is a mapping of free names to values, in the file's order.
@@ -93,6 +93,10 @@ func Expand(s string, getenv func(string) (string, bool)) (string, error) {
 		if !ok || name == "" {
 			return "", fmt.Errorf("a ${ is not closed; write ${NAME}")
 		}
+		if !isVariable(name) {
+			// Not repeated: it may be a part of a secret that has a ${ in it.
+			return "", fmt.Errorf("what stands in ${} is not the name of an environment variable: letters, digits and underscores")
+		}
 		v, set := getenv(name)
 		if !set || v == "" {
 			return "", fmt.Errorf("the environment variable %s is not set", name)
@@ -100,4 +104,15 @@ func Expand(s string, getenv func(string) (string, bool)) (string, error) {
 		out.WriteString(v)
 		s = after
 	}
+}
+
+// isVariable reports whether s can name an environment variable.
+func isVariable(s string) bool {
+	for i := range len(s) {
+		b := s[i]
+		if b != '_' && (b < 'a' || b > 'z') && (b < 'A' || b > 'Z') && (i == 0 || b < '0' || b > '9') {
+			return false
+		}
+	}
+	return s != ""
 }
