@@ -26,7 +26,7 @@ const (
 	// after its retention only a tombstone is left.
 	Completed
 
-	// Abandoned: settled as not applied and not to be sent again. Terminal.
+	// Abandoned: an operator decided that it is not to be sent (again). Terminal.
 	Abandoned
 )
 

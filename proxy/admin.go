@@ -86,7 +86,7 @@ func (p *Proxy) adminToken(next http.Handler) http.Handler {
 			token, err := policy.BearerToken(r.Header["Authorization"])
 			got := sha256.Sum256([]byte(token))
 			if err != nil || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-				writeProblem(w, &problem{code: codeCallerUnknown, detail: "Send Authorization: Bearer <token> with the token of admin.token."})
+				writeProblem(w, &problem{code: codeCallerUnknown, detail: "Send Authorization: Bearer <token> with the token of admin.token. (fencepost ops reads it from FENCEPOST_ADMIN_TOKEN or --config FILE.)"})
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -40,7 +41,10 @@ func (x *exchange) fail(why string) *answer {
 func (x *exchange) ledgerDown(err error) *answer {
 	x.line.decision = "ledger_unavailable"
 	x.line.reason = err.Error()
-	return &answer{problem: &problem{code: codeLedgerUnavailable, id: x.id, detail: "The ledger could not be asked or written, so nothing was sent. Send the same request with the same key again."}}
+	if errors.Is(err, keystore.ErrRolledBack) {
+		return &answer{problem: &problem{code: codeLedgerRolledBack, id: x.id, detail: "The ledger went back in time: records of recent operations are lost, and this request may be a repetition of one. It was not sent. Do not repeat it, under any key, before an operator has looked into it."}}
+	}
+	return &answer{problem: &problem{code: codeLedgerUnavailable, id: x.id, detail: "The ledger could not be asked or written, so this request was not sent. What became of an earlier one with this key is not known now. Send the same request with the same key again."}}
 }
 
 func (x *exchange) leaseStale() *answer {
@@ -67,6 +71,7 @@ func (x *exchange) unknown(a *attempt, timeout bool, what string) *answer {
 // answerClaim answers a request that does not get to send.
 func (x *exchange) answerClaim(c keystore.Claim, rep keystore.Reply) *answer {
 	x.line.rec = rep.Record
+	x.line.after = rep.Record.Reads(rep.Now, x.p.ledger.gone).State
 	if c == keystore.ClaimReplay {
 		return &answer{replay: &rep}
 	}
@@ -92,13 +97,13 @@ func (x *exchange) answerClaim(c keystore.Claim, rep keystore.Reply) *answer {
 		}
 	case keystore.ClaimAbandoned:
 		p.code = codeAbandoned
-		p.detail = "This operation was settled as not applied and not to be sent."
+		p.detail = "An operator decided that this operation is not to be sent (again). Its lookup says why."
 	case keystore.ClaimExpired:
 		p.code = codeKeyExpired
 		p.detail = "This operation was completed long ago and its response is no longer kept. Nothing was sent."
 	case keystore.ClaimNotRetained:
 		p.code = codeNotRetained
-		p.detail = "This operation is completed, but its response was larger than the route keeps. Nothing was sent."
+		p.detail = "This operation is completed, but no response of it is kept. Nothing more was sent."
 		if r.Outcome != nil {
 			p.original = r.Outcome.Status
 		}

@@ -120,7 +120,7 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 	w, no := keystore.Next(&rep.Record, keystore.Event{
 		Kind: keystore.TakeOver, Writer: p.ledger.writer(), By: p.ledger.instance, Attempt: attemptID,
 		Lease: x.lease, ExternalLease: x.route.Lease.External,
-		Silence: p.cfg.OwnerDeadline, Keep: x.keep(), Why: "nothing was sent under the earlier reservation",
+		Silence: p.cfg.OwnerDeadline, Keep: x.keep(), Why: "nobody held the reservation",
 	}, rep.Now, p.ledger.gone)
 	if no != keystore.Allowed {
 		return nil, rep, x.fail("the take-over was refused: " + string(no))

@@ -79,7 +79,10 @@ func (p *Proxy) describe(rep *keystore.Reply) *document {
 func meaning(v keystore.View, r *keystore.Record) (string, retry) {
 	switch v.State {
 	case keystore.Reserved:
-		if v.Free {
+		switch {
+		case v.Free && !r.FirstSentAt.IsZero():
+			return "An earlier send was not applied, by what the upstream, a lookup or an operator said. The same request may be sent once more with the same key.", retrySameKey
+		case v.Free:
 			return "Nothing was sent. The same request may be sent with the same key.", retrySameKey
 		}
 		return "A request is about to be sent.", retrySameKey
@@ -91,12 +94,15 @@ func meaning(v keystore.View, r *keystore.Record) (string, retry) {
 		if v.Tombstone {
 			return "The operation was completed; its response is no longer kept.", retryNever
 		}
+		if r.Outcome != nil && !r.Outcome.Retained && r.Outcome.Source != keystore.FromResponse && r.Outcome.Source != keystore.FromLateResponse {
+			return "The operation was completed; how is known by " + string(r.Outcome.Source) + ", and no response is recorded.", retryNever
+		}
 		if r.Outcome != nil && !r.Outcome.Retained {
 			return "The operation was completed; its response was too large to keep.", retryNever
 		}
 		return "The operation was completed. The same request with the same key gets the recorded response.", retrySameKey
 	case keystore.Abandoned:
-		return "The operation was settled as not applied and will not be sent.", retryNever
+		return "An operator decided that this operation is not to be sent (again). The history says why.", retryNever
 	}
 	return "", retryNever
 }

@@ -29,7 +29,7 @@ func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
 	var id identity
 	if r.Method == http.MethodConnect {
 		// CONNECT must never reach a transport: it would poison its connections.
-		return id, &problem{code: codeMethodNotAllowed, detail: "CONNECT is not served on this listener. Use an origin-form request."}
+		return id, &problem{code: codeMethodNotAllowed, detail: "Fencepost is a reverse proxy here: set your client's base URL to it, not HTTP_PROXY or HTTPS_PROXY."}
 	}
 	scope, prob := callerScope(r, rules)
 	if prob != nil {
@@ -95,7 +95,7 @@ func callerScope(r *http.Request, rules *Rules) (string, *problem) {
 		}
 		err = errors.New("the token is not a known caller's")
 	}
-	return "", &problem{code: codeCallerUnknown, detail: "Send Fencepost-Authorization: Bearer <token> with a configured caller's token (" + err.Error() + ")."}
+	return "", &problem{code: codeCallerUnknown, detail: "Send Fencepost-Authorization: Bearer <token> with a configured caller's token: " + err.Error() + ". (The fencepost command reads it from FENCEPOST_TOKEN.)"}
 }
 
 // leaseOf reads the Fencepost-Lease field.

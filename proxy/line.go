@@ -12,15 +12,18 @@ import (
 // line is what the log says about one governed request. The layers fill it in
 // as the request passes; it is written once, when the request is over.
 type line struct {
-	start    time.Time
-	scope    string
-	key      string
-	route    string
-	method   string
-	host     string
-	path     string
-	before   keystore.State
-	rec      keystore.Record
+	start  time.Time
+	scope  string
+	key    string
+	route  string
+	method string
+	host   string
+	path   string
+	before keystore.State
+	rec    keystore.Record
+	// after is the state as the record reads now, where that is further along than
+	// what is stored.
+	after    keystore.State
 	decision string
 	reason   string
 	code     code
@@ -37,9 +40,9 @@ type line struct {
 func (l *line) write(log *slog.Logger) {
 	level := slog.LevelInfo
 	switch {
-	case l.code == codeInternal || l.code == codeLedgerUnavailable:
+	case l.code == codeInternal || l.code == codeLedgerUnavailable || l.code == codeLedgerRolledBack:
 		level = slog.LevelError
-	case l.rec.State == keystore.Unknown || l.code == codeUnknown:
+	case l.reads() == keystore.Unknown || l.code == codeUnknown:
 		level = slog.LevelWarn
 	}
 	if !log.Enabled(context.Background(), level) {
@@ -49,7 +52,7 @@ func (l *line) write(log *slog.Logger) {
 	attrs = append(attrs,
 		slog.String("scope", l.scope), slog.String("key", l.key), slog.String("operation", l.rec.Operation), slog.String("route", l.route),
 		slog.String("method", l.method), slog.String("host", l.host), slog.String("path", l.path),
-		slog.String("before", l.before.String()), slog.String("after", l.rec.State.String()),
+		slog.String("before", l.before.String()), slog.String("after", l.reads().String()),
 		slog.Int("attempt", l.rec.Attempt), slog.Uint64("version", l.rec.Version),
 		slog.String("decision", l.decision), slog.Int("status", l.status),
 	)
@@ -67,6 +70,14 @@ func (l *line) write(log *slog.Logger) {
 	}
 	attrs = append(attrs, slog.Float64("ledger_ms", ms(l.ledger)), slog.Float64("upstream_ms", ms(l.upstream)), slog.Float64("total_ms", ms(time.Since(l.start))))
 	log.LogAttrs(context.Background(), level, "governed", attrs...)
+}
+
+// reads is the state that the request left behind, as a lookup would show it.
+func (l *line) reads() keystore.State {
+	if l.after != keystore.StateNone {
+		return l.after
+	}
+	return l.rec.State
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -74,7 +74,7 @@ func (m *metrics) governed(l *line) {
 	case l.code != "":
 		what = string(l.code)
 	}
-	m.answers.WithLabelValues(what, l.rec.State.String()).Inc()
+	m.answers.WithLabelValues(what, l.reads().String()).Inc()
 	if l.upstream > 0 {
 		m.upstream.Observe(l.upstream.Seconds())
 	}

@@ -239,7 +239,10 @@ func (p *Proxy) resolveOperation(w http.ResponseWriter, r *http.Request) {
 		detail := "It reads " + state.String() + "; only what reads unknown can be settled, and only a free reservation or an unknown operation abandoned."
 		if n := len(rep.Record.History); n > 0 && state.Settled() {
 			h := rep.Record.History[n-1]
-			detail = "It was settled as " + state.String() + " at " + h.At.String() + " by " + h.By + " (" + h.Event.String() + "): " + h.Why + "."
+			detail = "It was settled as " + state.String() + " at " + h.At.String() + " by " + h.By + " (" + h.Event.String() + ")."
+			if h.Why != "" {
+				detail += " Reason: " + h.Why + "."
+			}
 		}
 		writeProblem(w, &problem{code: codeNotResolvable, id: rep.Record.ID, record: &rep.Record, state: state.String(), detail: detail})
 		return

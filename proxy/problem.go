@@ -32,6 +32,7 @@ const (
 	codeLeaseHeld         code = "lease_held"
 	codeNoLease           code = "lease_not_found"
 	codeLedgerUnavailable code = "ledger_unavailable"
+	codeLedgerRolledBack  code = "ledger_rolled_back"
 	codeKeyExpired        code = "idempotency_key_expired"
 	codeNotRetained       code = "response_not_retained"
 	codeTooLarge          code = "request_too_large"
@@ -80,14 +81,15 @@ var situations = map[code]situation{
 	codeUnknown:           {http.StatusConflict, retryAfterResolution, "The outcome of the operation is unknown", 0},
 	codeAbandoned:         {http.StatusConflict, retryNever, "The operation was abandoned", 0},
 	codeUnreachable:       {http.StatusBadGateway, retrySameKey, "The upstream could not be reached; nothing was sent", 0},
-	codeLeaseStale:        {http.StatusPreconditionFailed, retryNever, "The lease is stale; nothing was sent", 0},
+	codeLeaseStale:        {http.StatusPreconditionFailed, retryNever, "The lease is stale", 0},
 	codeLeaseInvalid:      {http.StatusBadRequest, retrySameKey, "The lease field is not valid", 0},
 	codeLeaseRequired:     {http.StatusPreconditionRequired, retrySameKey, "A lease is required", 0},
 	codeLeaseHeld:         {http.StatusConflict, retrySameKey, "The lease is held by another", time.Second},
 	codeNoLease:           {http.StatusNotFound, retryNever, "No such lease", 0},
-	codeLedgerUnavailable: {http.StatusServiceUnavailable, retrySameKey, "The ledger is not available; nothing was sent", time.Second},
+	codeLedgerUnavailable: {http.StatusServiceUnavailable, retrySameKey, "The ledger is not available", time.Second},
+	codeLedgerRolledBack:  {http.StatusServiceUnavailable, retryAfterResolution, "The ledger has lost records; nothing is sent until an operator decides", 0},
 	codeKeyExpired:        {http.StatusGone, retryNever, "The record of this idempotency key has expired", 0},
-	codeNotRetained:       {http.StatusConflict, retryNever, "The operation is completed, but its response was not kept", 0},
+	codeNotRetained:       {http.StatusConflict, retryNever, "The operation is completed, but no response is kept", 0},
 	codeTooLarge:          {http.StatusRequestEntityTooLarge, retryNever, "The request body is too large", 0},
 	codeNoRoute:           {http.StatusNotFound, retryNever, "No route matches the request", 0},
 	codeForbidden:         {http.StatusForbidden, retryNever, "The target is not allowed", 0},
@@ -232,7 +234,7 @@ func proxyStatus(c code) string {
 		return "fencepost; error=connection_terminated; details=" + string(c)
 	case codeForbidden:
 		return "fencepost; error=destination_ip_prohibited; details=" + string(c)
-	case codeLedgerUnavailable, codeInternal, codeShuttingDown:
+	case codeLedgerUnavailable, codeLedgerRolledBack, codeInternal, codeShuttingDown:
 		return "fencepost; error=proxy_internal_error; details=" + string(c)
 	default:
 		return "fencepost; error=http_request_denied; details=" + string(c)

@@ -52,11 +52,8 @@ func leaseCommand(args []string, stdout, stderr io.Writer) int {
 	owner := fs.String("owner", "", "who holds the lease (acquire)")
 	token := fs.Uint64("token", 0, "the token of the lease (renew, release)")
 	ttl := fs.Duration("ttl", 30*time.Second, "how long it lasts (acquire, renew)")
-	rest, run := args[1:], ""
-	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		run, rest = rest[0], rest[1:]
-	}
-	if code, done := parseLoose(fs, rest, stderr, &run); done {
+	run := ""
+	if code, done := parseWith(fs, args[1:], stderr, &run); done {
 		return code
 	}
 	if run == "" {
@@ -106,26 +103,6 @@ func leaseCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "run %s, token %d, %s\n", l.Run, l.Token, held)
 	}
 	return exitOK
-}
-
-// parseLoose reads flags, and the run where it stands after them.
-func parseLoose(fs *flag.FlagSet, args []string, stderr io.Writer, run *string) (code int, done bool) {
-	fs.SetOutput(stderr)
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK, true
-	case err != nil:
-		return exitUsage, true
-	}
-	left := fs.Args()
-	if *run == "" && len(left) > 0 {
-		*run, left = left[0], left[1:]
-	}
-	if len(left) > 0 {
-		fmt.Fprintf(stderr, "fencepost %s: unexpected argument %q\n", fs.Name(), left[0])
-		return exitUsage, true
-	}
-	return exitOK, false
 }
 
 // callLease makes one request to the lease API.

@@ -76,7 +76,11 @@ func (o *operation) describe(w io.Writer) {
 		if !o.Outcome.Retained {
 			kept = "not kept"
 		}
-		fmt.Fprintf(w, "  answer   status %d, %d bytes, %s; known by %s\n", o.Outcome.Status, o.Outcome.BodySize, kept, o.Outcome.Source)
+		if o.Outcome.Status == 0 {
+			fmt.Fprintf(w, "  answer   none recorded; known by %s\n", o.Outcome.Source)
+		} else {
+			fmt.Fprintf(w, "  answer   status %d, %d bytes, %s; known by %s\n", o.Outcome.Status, o.Outcome.BodySize, kept, o.Outcome.Source)
+		}
 	}
 	owner := "nobody"
 	if o.Owner != "" {
@@ -92,10 +96,14 @@ func (o *operation) describe(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if o.State == "unknown" && o.Stored == "dispatched" {
-		fmt.Fprintln(w, "    (since then silence past the owner's deadline: reads unknown)")
+		fmt.Fprintln(w, "    (its owner is gone, or silent past its deadline: reads unknown)")
 	}
 	for _, e := range o.Evidence {
-		fmt.Fprintf(w, "  evidence %s  status %d, attempt %s: %s\n", e.At.UTC().Format("2006-01-02 15:04:05.000Z"), e.Status, e.Attempt, e.Why)
+		status := ""
+		if e.Status != 0 {
+			status = fmt.Sprintf("status %d, ", e.Status)
+		}
+		fmt.Fprintf(w, "  evidence %s  %sattempt %s: %s\n", e.At.UTC().Format("2006-01-02 15:04:05.000Z"), status, e.Attempt, e.Why)
 	}
 }
 

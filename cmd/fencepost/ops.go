@@ -50,22 +50,11 @@ func ops(args []string, stdout, stderr io.Writer) int {
 	c := &opsCall{stdout: stdout, stderr: stderr}
 	fs := flag.NewFlagSet("ops "+args[0], flag.ContinueOnError)
 	c.register(fs, args[0])
-	rest := args[1:]
-	// The key may stand before or after the flags.
-	if args[0] != "list" && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		c.key, rest = rest[0], rest[1:]
+	if code, done := parseWith(fs, args[1:], stderr, &c.key); done {
+		return code
 	}
-	fs.SetOutput(stderr)
-	switch err := fs.Parse(rest); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		return exitUsage
-	}
-	if left := fs.Args(); c.key == "" && len(left) == 1 && args[0] != "list" {
-		c.key = left[0]
-	} else if len(left) > 0 {
-		fmt.Fprintf(stderr, "fencepost ops %s: unexpected argument %q\n", args[0], left[0])
+	if args[0] == "list" && c.key != "" {
+		fmt.Fprintln(stderr, "fencepost ops list: one argument too many; a list is narrowed by flags")
 		return exitUsage
 	}
 	if args[0] != "list" && c.key == "" {
@@ -128,15 +117,15 @@ func (c *opsCall) register(fs *flag.FlagSet, sub string) {
 func (c *opsCall) connect() error {
 	c.token = os.Getenv("FENCEPOST_ADMIN_TOKEN")
 	if c.config != "" {
-		conf, err := config.Load(c.config)
+		conf, err := config.LoadAdmin(c.config)
 		if err != nil {
 			return err
 		}
 		if c.admin == "" {
-			c.admin = "http://" + conf.Admin.Listen
+			c.admin = "http://" + conf.Listen
 		}
 		if c.token == "" {
-			c.token = string(conf.Admin.Token)
+			c.token = string(conf.Token)
 		}
 	}
 	if c.admin == "" {

@@ -82,6 +82,29 @@ func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (code int, done bo
 	return exitOK, false
 }
 
+// parseWith reads flags with one argument that may stand anywhere among them.
+func parseWith(fs *flag.FlagSet, args []string, stderr io.Writer, argument *string) (code int, done bool) {
+	fs.SetOutput(stderr)
+	for len(args) > 0 {
+		switch err := fs.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return exitOK, true
+		case err != nil:
+			return exitUsage, true
+		}
+		args = fs.Args()
+		if len(args) == 0 {
+			break
+		}
+		if *argument != "" {
+			fmt.Fprintf(stderr, "fencepost %s: one argument too many\n", fs.Name())
+			return exitUsage, true
+		}
+		*argument, args = args[0], args[1:]
+	}
+	return exitOK, false
+}
+
 // fail prints an error the way every command does.
 func fail(stderr io.Writer, command string, err error) int {
 	fmt.Fprintf(stderr, "fencepost %s: %v\n", command, err)

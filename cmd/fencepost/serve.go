@@ -102,12 +102,12 @@ func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
 	// Bind before anything is started: a taken port is a slip, not a crash.
 	lis, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
+		return nil, fmt.Errorf("cannot listen (listen, or --listen): %w", err)
 	}
 	adminLis, err := net.Listen("tcp", c.Admin.Listen)
 	if err != nil {
 		lis.Close()
-		return nil, fmt.Errorf("cannot listen for admin (admin.listen): %w", err)
+		return nil, fmt.Errorf("cannot listen for admin (admin.listen, or --admin-listen): %w", err)
 	}
 	p, err := proxy.New(pc)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 
 // settings are the flags by which a command finds its configuration.
 type settings struct {
-	file, upstream, listen, ledger string
+	file, upstream, listen, admin, ledger string
 }
 
 func (s *settings) register(fs *flag.FlagSet) {
 	fs.StringVar(&s.file, "config", "", "configuration `file`")
 	fs.StringVar(&s.upstream, "upstream", "", "front this `URL` with one route for everything, without a configuration file")
 	fs.StringVar(&s.listen, "listen", "", "listen on this `address` instead of the configured one")
+	fs.StringVar(&s.admin, "admin-listen", "", "the same for the admin listener")
 	fs.StringVar(&s.ledger, "ledger", "", "keep records in this ledger `URL` instead of the configured one; ${NAME} in it is read from the environment")
 }
 
@@ -41,6 +42,9 @@ func (s *settings) load() (*config.Config, error) {
 	if s.listen != "" {
 		c.Listen = s.listen
 	}
+	if s.admin != "" {
+		c.Admin.Listen = s.admin
+	}
 	if s.ledger != "" {
 		u, err := ledgerFlag(s.ledger)
 		if err != nil {
@@ -48,7 +52,7 @@ func (s *settings) load() (*config.Config, error) {
 		}
 		c.Ledger.URL = config.Secret(u)
 	}
-	if s.listen != "" || s.ledger != "" {
+	if s.listen != "" || s.admin != "" || s.ledger != "" {
 		err = c.Check()
 	}
 	return c, err

@@ -44,8 +44,12 @@ type call struct {
 	sent bool
 	// short is why the replicas did not confirm, in a flight that waits.
 	short error
-	// issued is what was known of the scope before the try.
-	issued memory
+	// issued is what was known of the scope before the try, gen and ack of the
+	// ledger, founded that it has the scope.
+	issued  memory
+	gen     string
+	ack     int64
+	founded bool
 }
 
 // maxLoads bounds how often one call loads its script.
@@ -90,6 +94,7 @@ type reply struct {
 	memory
 	wrote bool
 	bad   string
+	gen   string
 	rest  []any
 }
 
@@ -98,7 +103,7 @@ var errForeign = errors.New("the reply is of another operation: the connection i
 
 func (c *call) reply() (reply, error) {
 	v, _ := c.Val().([]any)
-	if len(v) < 8 {
+	if len(v) < 9 {
 		return reply{}, fmt.Errorf("the reply of %s.lua has %d parts", c.script.name, len(v))
 	}
 	code, ok0 := v[0].(string)
@@ -109,13 +114,14 @@ func (c *call) reply() (reply, error) {
 	wrote, ok5 := v[5].(int64)
 	ack, ok6 := v[6].(int64)
 	bad, ok7 := v[7].(string)
-	if !(ok0 && ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) {
+	gen, ok8 := v[8].(string)
+	if !(ok0 && ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7 && ok8) {
 		return reply{}, fmt.Errorf("the reply of %s.lua is malformed", c.script.name)
 	}
 	if echo != c.subject {
 		return reply{}, errForeign
 	}
-	return reply{code: code, now: keystore.Instant(now), memory: memory{n, i, ack}, wrote: wrote == 1, bad: bad, rest: v[8:]}, nil
+	return reply{code: code, now: keystore.Instant(now), memory: memory{n, i, ack}, wrote: wrote == 1, bad: bad, gen: gen, rest: v[9:]}, nil
 }
 
 // run carries a call out within the store's bound: tries, loads the script where
@@ -131,10 +137,18 @@ func (s *Store) run(ctx context.Context, c *call) (reply, error) {
 	var (
 		doubt bool // a try may have run
 		loads int
-		pause = 5 * time.Millisecond
+		// renewals counts acknowledgements that came between.
+		renewals int
+		pause    = 5 * time.Millisecond
 	)
 	for {
-		c.issued = c.sc.remembers()
+		if c.leads {
+			if err := s.mistrusted(c.script.name, !doubt); err != nil {
+				return reply{}, err
+			}
+		}
+		c.issued, c.founded = c.sc.remembers(), c.sc.founded.Load()
+		c.gen, c.ack = s.identity()
 		err := s.try(ctx, c, timer.C)
 		if err == nil {
 			r, err := c.reply()
@@ -151,7 +165,18 @@ func (s *Store) run(ctx context.Context, c *call) (reply, error) {
 				}
 				return r, failed(c.script.name, fmt.Errorf("%w: %w", keystore.ErrReplicas, c.short), false)
 			}
-			return r, s.judge(ctx, c, r, doubt)
+			err = s.judge(ctx, c, r, doubt)
+			if err == errRenewed {
+				_ = s.register(ctx, c.sc) // what it could not do shows in the next try
+				if renewals++; renewals <= 3 {
+					continue
+				}
+				err = failed(c.script.name, err, !doubt)
+			}
+			return r, err
+		}
+		if errors.Is(err, errNoticed) && !c.sent {
+			continue // once for each alarm; what may lead to a send ends above
 		}
 		if errors.Is(err, errGone) {
 			return reply{}, failed(c.script.name, err, c.read)
@@ -236,7 +261,11 @@ func (s *Store) load(ctx context.Context, c *call) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout/2)
 	defer cancel()
-	return client.ScriptLoad(ctx, c.script.text).Err()
+	err = client.ScriptLoad(ctx, c.script.text).Err()
+	if errors.Is(err, errNoticed) {
+		err = client.ScriptLoad(ctx, c.script.text).Err()
+	}
+	return err
 }
 
 // sleep waits a little longer each time. It returns false where the call's time

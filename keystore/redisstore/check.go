@@ -26,6 +26,7 @@ func (s *Store) Check(ctx context.Context) ([]keystore.Finding, error) {
 		return nil, failed("check", err, true)
 	}
 	s.acknowledged(ctx)
+	_ = s.meet(ctx) // an error is trouble that shows below, too
 	fs := s.examine(ctx, true)
 	if err := ctx.Err(); err != nil {
 		return nil, failed("check", err, true)

@@ -12,11 +12,13 @@
 //	                            has one score, so it is in one state
 //	fencepost:{scope}:due       sorted set of the keys that expire, by expires
 //	fencepost:{scope}:l:<run>   lease: owner, token, acquired, expires, version, writer
-//	fencepost:{scope}:meta      n and i:<instance> (writes counted), ack, bad, again
+//	fencepost:{scope}:meta      gen, n and i:<instance> (writes counted), ack, bad,
+//	                            again
 //	fencepost:scopes            set of scopes, for lists
-//	fencepost:state             meta of the ledger as a whole: ack, bad
+//	fencepost:state             meta of the ledger as a whole: gen, ack, bad, next,
+//	                            and s:<scope> for each scope that has its meta
 //
-// Scopes that begin with ~ are the probes of Check. No key has a TTL: what may
+// Scopes that begin with ~ are the probes of Check, new ones in each generation. No key has a TTL: what may
 // go is deleted by the sweeper, by its version. Tokens are 20 digits and never
 // pass through a double. The scripts stand in lua/, each with its KEYS, ARGV and
 // returns; they are loaded where a server does not know them, which proves that
@@ -52,17 +54,59 @@
 //
 // # A ledger that went back in time
 //
-// Every script that writes counts, for its scope and for the instance that runs
-// it, and every reply brings both counts. A Store that gets less than it knew has
-// found a failover that dropped writes, a restore or a flush. It then refuses
-// everything that may lead to a send, the call that found it included, and tells
-// the other processes through meta and fencepost:state, until an operator calls
-// [Store.AcknowledgeRollback]; recording results and reading go on. An instance
+// Three marks show it, and each holds where the others do not.
+//
+// The generation is a random name that an empty ledger gets at its first use. It
+// stands in fencepost:state and in the meta of each scope, and every Store
+// remembers it from its first contact, soon after Open. insert.lua and swap.lua
+// write what may lead to a send only where the scope has the generation that the
+// caller knows, so a flush is found by any process at its next write into any
+// scope, before the send and at no cost. A process that uses a scope for the
+// first time, or again after a server changed, asks fencepost:state: a scope that
+// is named there was lost where it has no generation, also on one node of a
+// cluster. Other than that only a scope that was never named is founded.
+//
+// The run_id. Each new connection asks the server for it before anything else
+// goes over it, and so does each check. A server that restarted is trusted where
+// it syncs every write (appendonly yes with appendfsync always or Options.AOF) and
+// did so when last looked at; what cannot be read counts as not. Another server
+// in its place, up since before it was last looked at, was promoted, and is
+// trusted with Options.Replicas, in which case the counters still judge. Without,
+// every failover of a single address or of Sentinel is an alarm.
+//
+// The counters. Every script that writes counts, for its scope and for the
+// instance that runs it, and every reply brings both counts. A Store that gets
+// less than it knew has found a failover that dropped writes or a restore. It
 // finds the loss of its own writes at its next call in their scope, and looks at
-// all its scopes after any trouble with a connection and at every check. Another
-// instance may let a forgotten key pass in the moments before it is told, and
-// what no living process remembers nobody misses: this is an alarm, and WAIT is
-// the protection.
+// all its scopes after any trouble with a connection and at every check.
+//
+// A Store that finds any of this refuses everything that may lead to a send, the
+// call that found it included, and tells the other processes through meta and
+// fencepost:state, until an operator calls [Store.AcknowledgeRollback], which
+// gives a new generation; recording results and reading go on.
+//
+// What is not found:
+//
+//   - What no living process remembers: a flush or a restore while none ran, or
+//     before a new one made its first contact. A process that starts on a flushed
+//     ledger before another has told it takes it for a new one; the others find
+//     its generation.
+//   - An older append-only file put in place of the newer one while the server was
+//     down, an older state brought back without a restart (DEBUG RELOAD, RESTORE),
+//     and the deletion of single keys. Only the counters see some of it.
+//   - A failover inside a cluster, and one with Options.Replicas where another
+//     replica was promoted than the one that confirmed: only the counters judge,
+//     so another process may let a forgotten key pass until it is told.
+//   - A restart on a server that does not let its user run INFO, and one behind
+//     something that keeps the connections, until the next check.
+//   - In the moment when the alarm is raised, another call of the same process
+//     that is under way may still write. It is not sent, and reads RESERVED or,
+//     after its deadline, UNKNOWN.
+//
+// A scope that no list and no living process names at an acknowledgement keeps its
+// old generation, and is an alarm at its next use: acknowledge again. A ledger of
+// before there were generations has scopes and no generation, which is an alarm,
+// once.
 //
 // # Lost replies
 //

@@ -14,13 +14,20 @@ import (
 // probePrefix begins the scopes of the probes. No caller's scope can.
 const probePrefix = "~"
 
+// probeScopes begins the scopes of this generation's probes.
+func (s *Store) probeScopes() string {
+	gen, _ := s.identity()
+	return probePrefix + gen[:min(8, len(gen))] + "-"
+}
+
 // probes returns a scope on every primary.
 func (s *Store) probes(ctx context.Context, masters *sync.Map) []*scope {
 	var out []*scope
+	prefix := s.probeScopes()
 	want := 0
 	masters.Range(func(_, _ any) bool { want++; return true })
 	for i := 0; len(out) < want && i < 64*max(want, 1); i++ {
-		name := probePrefix + strconv.Itoa(i)
+		name := prefix + strconv.Itoa(i)
 		v, _ := s.scopes.LoadOrStore(name, s.newScope(name))
 		sc := v.(*scope)
 		client, err := s.topo.node(ctx, sc)
@@ -41,6 +48,9 @@ func (s *Store) probe(ctx context.Context, sc *scope) error {
 	id := keystore.ID{Scope: sc.name, Key: s.instance}
 	s.probing.Lock()
 	defer s.probing.Unlock()
+	if err := s.register(ctx, sc); err != nil {
+		return err
+	}
 	writer := fmt.Sprintf("probe-%d", time.Now().UnixNano())
 	ev := keystore.Event{
 		Kind: keystore.Reserve, Writer: writer + "-1", By: s.instance, Attempt: writer, Silence: time.Minute, Keep: time.Minute,

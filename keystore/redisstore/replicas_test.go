@@ -127,9 +127,9 @@ func TestAFlushIsARollback(t *testing.T) {
 	s2.settled(t)
 	srv.do("flushall")
 
-	// The very call that finds it is refused, though it wrote.
+	// The very call that finds it is refused and writes nothing.
 	_, err := s.Insert(ctx(t), reserveWrite("a", "k0"))
-	if !errors.Is(err, keystore.ErrRolledBack) || errors.Is(err, keystore.ErrNotWritten) {
+	if !errors.Is(err, keystore.ErrRolledBack) || !errors.Is(err, keystore.ErrNotWritten) {
 		t.Fatalf("a key that the ledger forgot: %v", err)
 	}
 	refusesSends(t, s, held)

@@ -2,8 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 // process knew when it sent the call, and further where the call wrote. Nobody
 // else moves i, so the loss of a single acknowledged write of this process shows
 // at its next call in the scope; n shows others' losses where they were larger
-// than what was written since.
+// than what was written since. A scope that this process never used has no such
+// memory: see generation.go and restart.go.
 
 // alarm is a ledger that went back in time and was not yet acknowledged.
 type alarm struct {
@@ -51,11 +54,14 @@ func (sc *scope) learn(issued memory, r reply) bool {
 // send on a ledger that shows them. doubt says that an earlier try of the call
 // may have written.
 func (s *Store) judge(ctx context.Context, c *call, r reply, doubt bool) error {
+	if s.compare(ctx, c, r) && r.code == "bad" && r.bad == "" && s.alarm.Load() == nil {
+		return errRenewed
+	}
 	if c.sc.learn(c.issued, r) && !s.acknowledged(ctx) {
 		s.raise(ctx, fmt.Sprintf("scope %q had %d writes, %d of them by this process, and now has %d and %d",
 			c.sc.name, c.issued.n, c.issued.i, r.n, r.i), true)
 	}
-	if r.bad != "" && s.alarm.Load() == nil {
+	if r.bad != "" && s.alarm.Load() == nil && c.sc.heir.Load() == nil {
 		s.raise(ctx, r.bad, false)
 	}
 	if !c.leads || s.opt.OnRollback != Refuse {
@@ -72,12 +78,16 @@ func (s *Store) judge(ctx context.Context, c *call, r reply, doubt bool) error {
 	return failed(c.script.name, fmt.Errorf("%w: %s", keystore.ErrRolledBack, why), !doubt && r.code != "written")
 }
 
+// errRenewed says that the call was refused since somebody acknowledged a
+// rollback meanwhile: it may be sent again.
+var errRenewed = errors.New("the ledger has a new generation")
+
 // raise sounds the alarm, once until it is acknowledged. Where this process
-// found it itself, it tells the others.
-func (s *Store) raise(ctx context.Context, why string, found bool) {
+// found it itself, it tells the others. It reports whether sends have just ended.
+func (s *Store) raise(ctx context.Context, why string, found bool) bool {
 	a := &alarm{why: why, at: time.Now(), ack: s.ack.Load()}
 	if !s.alarm.CompareAndSwap(nil, a) {
-		return
+		return false
 	}
 	sends := "nothing is sent until AcknowledgeRollback"
 	if s.opt.OnRollback == Warn {
@@ -86,8 +96,9 @@ func (s *Store) raise(ctx context.Context, why string, found bool) {
 	s.opt.Logger.ErrorContext(ctx, "the redis ledger went back in time: it has forgotten operations, "+sends, "why", why)
 	if found && s.opt.OnRollback == Refuse {
 		s.unspread.Store(true)
-		s.kick()
 	}
+	s.kick() // to tell the others, and to name the scopes that are to be acknowledged
+	return s.opt.OnRollback == Refuse
 }
 
 // spread tells the other processes, through the ledger as a whole and through
@@ -102,9 +113,7 @@ func (s *Store) spread(ctx context.Context) error {
 	if err != nil {
 		scopes = s.callers()
 	}
-	scopes = append(scopes, s.ledger)
-	err = errors.Join(err, together(len(scopes), func(i int) error {
-		sc := scopes[i]
+	flag := func(sc *scope) error {
 		known := a.ack
 		if known < 0 {
 			known = sc.remembers().ack
@@ -113,7 +122,9 @@ func (s *Store) spread(ctx context.Context) error {
 		c.with(c, &s.instance, a.why, known)
 		_, err := s.run(ctx, c)
 		return err
-	}))
+	}
+	// The ledger as a whole first: whoever does not know it yet asks there.
+	err = errors.Join(err, flag(s.ledger), together(len(scopes), func(i int) error { return flag(scopes[i]) }))
 	if err == nil {
 		s.unspread.Store(false)
 	}
@@ -130,10 +141,7 @@ func (s *Store) mayLead(ctx context.Context, op string) error {
 	if s.opt.OnRollback != Refuse || s.alarm.Load() == nil || s.acknowledged(ctx) {
 		return nil
 	}
-	if a := s.alarm.Load(); a != nil {
-		return failed(op, fmt.Errorf("%w: %s", keystore.ErrRolledBack, a.why), true)
-	}
-	return nil
+	return s.mistrusted(op, true)
 }
 
 // acknowledged asks the ledger whether somebody acknowledged a rollback since
@@ -143,36 +151,19 @@ func (s *Store) acknowledged(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	return s.accept(rep.ack)
-}
-
-// accept takes the count of acknowledgements and reports whether it is news.
-func (s *Store) accept(ack int64) bool {
-	before := s.ack.Load()
-	if ack <= before || !s.ack.CompareAndSwap(before, ack) {
-		return false
-	}
-	a := s.alarm.Load()
-	if before < 0 {
-		// The first look: there is nothing to compare with.
-		if a != nil && a.ack < 0 {
-			s.alarm.CompareAndSwap(a, &alarm{why: a.why, at: a.at, ack: ack})
-		}
-		return false
-	}
-	s.forget()
-	if a != nil && a.ack < ack {
-		s.alarm.CompareAndSwap(a, nil)
-	}
-	return true
+	return s.accept(rep)
 }
 
 // forget lets this process learn the ledger anew.
 func (s *Store) forget() {
 	for _, sc := range s.known() {
+		if strings.HasPrefix(sc.name, probePrefix) {
+			s.scopes.Delete(sc.name) // the new generation has its own
+		}
 		sc.mu.Lock()
 		sc.seen = memory{ack: sc.seen.ack}
 		sc.mu.Unlock()
+		sc.founded.Store(false)
 		sc.registered.Store(false)
 	}
 }
@@ -193,9 +184,10 @@ func (s *Store) AcknowledgeRollback(ctx context.Context) error {
 		return err
 	}
 	defer s.leave()
-	ack := func(sc *scope, least int64) (reply, error) {
+	ack := func(sc *scope, least int64, args ...any) (reply, error) {
 		c := s.newCall(sc, ackScript, sc.meta.(string))
 		c.with(c, &s.instance, least)
+		c.with(args...)
 		return s.run(ctx, c)
 	}
 	now, err := s.look(ctx, s.ledger)
@@ -206,6 +198,16 @@ func (s *Store) AcknowledgeRollback(ctx context.Context) error {
 	if err != nil {
 		return failed("acknowledge", err, false)
 	}
+	c := s.newCall(s.ledger, proposeScript, s.ledger.meta.(string))
+	c.with(c, &s.instance, rand.Text())
+	proposed, err := s.run(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(proposed.rest) == 0 {
+		return failed("acknowledge", errors.New("no generation was proposed"), true)
+	}
+	gen := proposed.rest[0]
 	// The ledger as a whole last: it is what the other processes ask, and when it
 	// says so no scope may still say otherwise. A count that starts at the clock
 	// goes on where a flush took the count away.
@@ -213,7 +215,7 @@ func (s *Store) AcknowledgeRollback(ctx context.Context) error {
 	least := max(int64(now.now), now.ack+1)
 	highest := least
 	err = together(len(scopes), func(i int) error {
-		r, err := ack(scopes[i], least)
+		r, err := ack(scopes[i], least, gen, "scope")
 		mu.Lock()
 		defer mu.Unlock()
 		highest = max(highest, r.ack)
@@ -222,13 +224,20 @@ func (s *Store) AcknowledgeRollback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rep, err := ack(s.ledger, highest)
+	args := []any{gen, "ledger"}
+	for _, sc := range scopes {
+		args = append(args, "s:"+sc.name)
+	}
+	rep, err := ack(s.ledger, highest, args...)
 	if err != nil {
 		return err
 	}
+	s.accepting.Lock()
+	s.gen.Store(&rep.gen)
 	s.ack.Store(rep.ack)
 	s.forget()
 	s.alarm.Store(nil)
+	s.accepting.Unlock()
 	s.unspread.Store(false)
 	s.opt.Logger.WarnContext(ctx, "the redis ledger's rollback was acknowledged")
 	s.kick()

@@ -18,8 +18,12 @@ type scope struct {
 	meta, states, due any
 	// ops and leases begin the names of operations and leases.
 	ops, leases string
-	// registered says that the scope stands in the set of scopes.
-	registered atomic.Bool
+	// founded says that the ledger has the scope, so that its meta has a
+	// generation; registered that this was asked since a server last changed.
+	founded, registered atomic.Bool
+	// heir is the generation it had before an acknowledgement, until it is known
+	// that it has the new one.
+	heir atomic.Pointer[string]
 
 	mu   sync.Mutex
 	seen memory

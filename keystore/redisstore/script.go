@@ -44,6 +44,12 @@ var (
 	flagLua string
 	//go:embed lua/ack.lua
 	ackLua string
+	//go:embed lua/propose.lua
+	proposeLua string
+	//go:embed lua/ledger.lua
+	ledgerLua string
+	//go:embed lua/found.lua
+	foundLua string
 )
 
 var (
@@ -58,6 +64,9 @@ var (
 	lookScript      = newScript("look", 2, lookLua)
 	flagScript      = newScript("flag", 2, flagLua)
 	ackScript       = newScript("acknowledge", 2, ackLua)
+	proposeScript   = newScript("propose", 2, proposeLua)
+	ledgerScript    = newScript("ask the ledger", 2, ledgerLua)
+	foundScript     = newScript("found the scope", 2, foundLua)
 )
 
 func newScript(name string, keys int, parts ...string) *script {

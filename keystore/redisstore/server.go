@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,7 +17,11 @@ import (
 // open, and by CONFIG where it is. It reports whether the server answered.
 func (s *Store) server(ctx context.Context, client *redis.Client, v, policies *verdicts) bool {
 	addr := client.Options().Addr
+	asked := time.Now()
 	text, err := client.Info(ctx).Result()
+	if errors.Is(err, errNoticed) {
+		text, err = client.Info(ctx).Result()
+	}
 	if err != nil {
 		var reply redis.Error
 		if errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") {
@@ -43,6 +48,9 @@ func (s *Store) server(ctx context.Context, client *redis.Client, v, policies *v
 		v.add(true, "%s cannot write its append-only file: what it acknowledges now may be lost. See its log and its disk.", addr)
 	}
 	fsync, known := s.config(ctx, client, "appendfsync")
+	if why := s.sight(s.topo.place(client), info, fsync, asked); why != "" && !s.acknowledged(ctx) {
+		s.raise(ctx, why, true)
+	}
 	switch {
 	case info["aof_enabled"] == "1" && known && fsync != "always":
 		v.add(false, "%s has appendfsync %s: a power cut of its machine forgets about the last second of acknowledged operations. Set appendfsync always.", addr, fsync)

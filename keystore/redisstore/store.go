@@ -34,7 +34,15 @@ type Store struct {
 	alarm    atomic.Pointer[alarm]
 	evicting atomic.Pointer[string]
 	findings atomic.Pointer[[]keystore.Finding]
-	ack      atomic.Int64 // acknowledgements known, -1 before the first look
+	// gen and ack are what identity returns; ack is -1 before the first look.
+	gen       atomic.Pointer[string]
+	ack       atomic.Int64
+	accepting sync.Mutex
+	// lives are the servers as they were last seen; changes counts those that
+	// turned out to be others.
+	sighting sync.Mutex
+	lives    map[string]life
+	changes  atomic.Int64
 	// attended is when the watch last looked, attendedOnce that it has.
 	attended     atomic.Int64
 	attendedOnce atomic.Bool
@@ -64,11 +72,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	hush.Do(func() { redis.SetLogger(clientLog{}) })
 	var id [9]byte
 	rand.Read(id[:])
-	s := &Store{opt: o, topo: o.connect(a), instance: "i:" + hex.EncodeToString(id[:]), kicked: make(chan struct{}, 1)}
+	s := &Store{opt: o, instance: "i:" + hex.EncodeToString(id[:]), kicked: make(chan struct{}, 1), lives: map[string]life{}}
 	s.isSentinel = a.kind == sentinel
 	s.send = func(client *redis.Client, c *call) { s.lanes(client).add(c) }
 	s.ack.Store(-1)
 	s.ledger = &scope{name: "", meta: o.Prefix + ":state"}
+	s.topo = o.connect(a, s.greet)
 	if o.AOF {
 		if err := s.knowsWaitAOF(ctx); err != nil {
 			_ = s.topo.Close() // the other error is the one to report
@@ -137,24 +146,6 @@ func (s *Store) forgetInstance(ctx context.Context) {
 	}
 }
 
-// register puts a scope into the set of scopes before its first record, so that
-// lists find it. It is done once by each process.
-func (s *Store) register(ctx context.Context, sc *scope) error {
-	if sc.registered.Load() {
-		return nil
-	}
-	key := s.opt.Prefix + ":scopes"
-	err := s.direct(ctx, key, func(ctx context.Context, client *redis.Client) error {
-		return client.SAdd(ctx, key, sc.name).Err()
-	})
-	if err != nil {
-		s.kick()
-		return failed("name the scope", err, true)
-	}
-	sc.registered.Store(true)
-	return nil
-}
-
 // allScopes returns the scopes of the ledger and of this process.
 func (s *Store) allScopes(ctx context.Context) ([]*scope, error) {
 	key := s.opt.Prefix + ":scopes"
@@ -188,6 +179,9 @@ func (s *Store) direct(ctx context.Context, key string, fn func(context.Context,
 		}
 		if err = fn(ctx, client); err == nil {
 			return nil
+		}
+		if errors.Is(err, errNoticed) {
+			continue
 		}
 		switch classify(err, true) {
 		case moved:

@@ -17,11 +17,14 @@ type topology interface {
 	each(ctx context.Context, fn func(context.Context, *redis.Client) error) error
 	// reload says that what is known of the servers may be old.
 	reload()
+	// place names the server of a client, as greet was told.
+	place(client *redis.Client) string
 	Close() error
 }
 
-// connect makes the clients. It does not reach out.
-func (o *Options) connect(a *address) topology {
+// connect makes the clients. It does not reach out. greet makes the hook for new
+// connections to the server in a place.
+func (o *Options) connect(a *address, greet func(place string) func(context.Context, *redis.Conn) error) topology {
 	try := o.Timeout / 2
 	tls := o.TLS
 	if a.tls && tls == nil {
@@ -45,7 +48,7 @@ func (o *Options) connect(a *address) topology {
 			Username: a.user, Password: a.password, DB: a.db, TLSConfig: tls, Dialer: o.dial, Protocol: protocol,
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: try, ReadTimeout: try, WriteTimeout: try, PoolTimeout: try,
 			DialerRetries: 1, PoolSize: pool, MaxActiveConns: pool, PipelinePoolSize: -1,
-			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true,
+			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true, OnConnect: greet(""),
 		})}
 	case cluster:
 		return many{redis.NewClusterClient(&redis.ClusterOptions{
@@ -53,13 +56,17 @@ func (o *Options) connect(a *address) topology {
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: try, ReadTimeout: try, WriteTimeout: try, PoolTimeout: try,
 			DialerRetries: 1, PoolSize: pool, MaxActiveConns: pool, PipelinePoolSize: -1,
 			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true, MaintNotificationsConfig: quiet,
+			NewClient: func(node *redis.Options) *redis.Client {
+				node.OnConnect = greet(node.Addr)
+				return redis.NewClient(node)
+			},
 		})}
 	default:
 		return one{redis.NewClient(&redis.Options{
 			Addr: a.hosts[0], Username: a.user, Password: a.password, DB: a.db, TLSConfig: tls, Dialer: o.dial, Protocol: protocol,
 			MaxRetries: -1, ContextTimeoutEnabled: true, DialTimeout: try, ReadTimeout: try, WriteTimeout: try, PoolTimeout: try,
 			DialerRetries: 1, PoolSize: pool, MaxActiveConns: pool, PipelinePoolSize: -1,
-			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true, MaintNotificationsConfig: quiet,
+			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true, MaintNotificationsConfig: quiet, OnConnect: greet(""),
 		})}
 	}
 }
@@ -69,6 +76,7 @@ type one struct{ client *redis.Client }
 
 func (t one) node(context.Context, *scope) (*redis.Client, error) { return t.client, nil }
 func (t one) reload()                                             {}
+func (t one) place(*redis.Client) string                          { return "" }
 func (t one) Close() error                                        { return t.client.Close() }
 
 func (t one) each(ctx context.Context, fn func(context.Context, *redis.Client) error) error {
@@ -82,8 +90,9 @@ func (t many) node(ctx context.Context, sc *scope) (*redis.Client, error) {
 	return t.client.MasterForKey(ctx, sc.meta.(string))
 }
 
-func (t many) reload()      { t.client.ReloadState(context.Background()) }
-func (t many) Close() error { return t.client.Close() }
+func (t many) reload()                           { t.client.ReloadState(context.Background()) }
+func (t many) place(client *redis.Client) string { return client.Options().Addr }
+func (t many) Close() error                      { return t.client.Close() }
 
 func (t many) each(ctx context.Context, fn func(context.Context, *redis.Client) error) error {
 	return t.client.ForEachMaster(ctx, fn)

@@ -67,20 +67,21 @@ func (s *Store) attend(ctx context.Context) {
 		}
 	}
 	s.acknowledged(ctx)
+	_ = s.meet(ctx) // an error is trouble that shows below, too
 	scopes := s.known()
 	// An error is trouble of its own, and shows in the findings below.
 	_ = together(len(scopes), func(i int) error {
 		sc := scopes[i]
-		if sc.registered.Load() {
-			c, cancel := context.WithTimeout(ctx, s.opt.Timeout)
-			defer cancel()
-			sc.registered.Store(false)
-			_ = s.register(c, sc)
+		if sc.heir.Load() != nil {
+			_ = s.register(ctx, sc) // an acknowledgement may not have reached it
+		}
+		if sc.founded.Load() {
+			_ = s.name(ctx, sc) // where the set was lost
 		}
 		_, err := s.look(ctx, sc)
 		return err
 	})
-	// The first round comes with Open, which is not the moment to write.
+	// The first round comes with Open, which is not the moment for probes.
 	again := s.attendedOnce.Swap(true)
 	fs := s.examine(ctx, again)
 	if ctx.Err() != nil {

@@ -33,9 +33,10 @@ func (s *Store) write(ctx context.Context, sp *script, w *keystore.Write) (keyst
 		if err := s.mayLead(ctx, sp.name); err != nil {
 			return keystore.Reply{}, err
 		}
-	}
-	if sp == insertScript {
 		if err := s.register(ctx, sc); err != nil {
+			if bad := s.mistrusted(sp.name, true); bad != nil {
+				return keystore.Reply{}, bad
+			}
 			return keystore.Reply{}, err
 		}
 	}
@@ -56,7 +57,7 @@ func (s *Store) put(ctx context.Context, sp *script, sc *scope, w *keystore.Writ
 
 	refuse, wait, body, guard := any("go"), any("go"), any("keep"), any("none")
 	if leads && s.opt.OnRollback == Refuse {
-		refuse = "refuse"
+		refuse = &c.gen
 	}
 	if c.wait {
 		wait = "wait"

@@ -6,7 +6,7 @@
 --          exists + record + body  the body only of a completed operation
 --          lost                    the guard does not hold and nothing is there
 --          bad                     refused: see ARGV[3]
-if bad ~= '' and ARGV[3] == 'refuse' then return answer('bad', 0) end
+if refuses() then return answer('bad', 0) end
 local cur = whole()
 if cur[1] then
   if cur[1] == ARGV[6] and cur[2] == ARGV[7] then return again() end

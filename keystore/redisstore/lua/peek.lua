@@ -4,5 +4,5 @@
 --
 -- returns  found + record, or none
 local r = record('found', 0)
-if not r[9] then return answer('none', 0) end
+if not r[10] then return answer('none', 0) end
 return r

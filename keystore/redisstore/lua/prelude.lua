@@ -5,13 +5,14 @@
 -- ARGV[1]  milliseconds added to the clock: always 0 outside of tests
 -- ARGV[2]  the field of the calling instance's own count of writes, i:<instance>
 --
--- returns  {code, KEYS[1], now, n, i, wrote, ack, bad, ...}
+-- returns  {code, KEYS[1], now, n, i, wrote, ack, bad, gen, ...}
 --   code   what came of it, one word
 --   now    the server's clock, ms
 --   n, i   writes in this scope, of everybody and of this instance
 --   wrote  1 where this run wrote, else 0
 --   ack    how often an operator acknowledged a rollback
 --   bad    why the ledger is not to be trusted, or ''
+--   gen    the generation that KEYS[2] belongs to, or ''
 --
 -- Everything is checked first and written last, and the first write is one that
 -- a full or read-only server refuses: so a script writes all or nothing. Numbers
@@ -19,9 +20,9 @@
 -- in Redis depends on the server's locale.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
-local meta = redis.call('HMGET', KEYS[2], 'n', ARGV[2], 'ack', 'bad')
+local meta = redis.call('HMGET', KEYS[2], 'n', ARGV[2], 'ack', 'bad', 'gen')
 local n, i = tonumber(meta[1] or 0), tonumber(meta[2] or 0)
-local bad = meta[4] or ''
+local bad, gen = meta[4] or '', meta[5] or ''
 
 local function text(number)
   return string.format('%.0f', number)
@@ -41,7 +42,7 @@ local function count()
 end
 
 local function answer(code, wrote, ...)
-  return {code, KEYS[1], now, n, i, wrote, tonumber(meta[3] or 0), bad, ...}
+  return {code, KEYS[1], now, n, i, wrote, tonumber(meta[3] or 0), bad, gen, ...}
 end
 
 -- record answers with the operation as it is stored: its columns, then rec, then

@@ -7,7 +7,7 @@
 --          none                no operation is there
 --          lost + record       the version fits and the guard does not hold
 --          bad                 refused: see ARGV[3]
-if bad ~= '' and ARGV[3] == 'refuse' then return answer('bad', 0) end
+if refuses() then return answer('bad', 0) end
 local cur = redis.call('HMGET', KEYS[1], 'version', 'writer')
 if not cur[1] then return answer('none', 0) end
 if cur[1] == ARGV[6] and cur[2] == ARGV[7] then return again() end

@@ -5,7 +5,8 @@
 -- KEYS[3]   index by state: a sorted set of keys, score = state * 2^44 + updated
 -- KEYS[4]   index by expiry: a sorted set of keys, score = expires
 -- KEYS[5]   the lease of the guard; KEYS[2] again where there is none
--- ARGV[3]   'refuse' where a ledger that went back in time must not be written
+-- ARGV[3]   'go', or the generation without which nothing must be written, nor
+--           where meta says bad
 -- ARGV[4]   'wait' where the caller waits for replicas after this script
 -- ARGV[5]   the version this write replaces; ARGV[6] the version it makes
 -- ARGV[7]   writer
@@ -16,6 +17,11 @@
 -- ARGV[13]  'keep', 'drop' or 'set' the body; ARGV[14] the body
 -- ARGV[15]  guard: 'none', 'own' (a live lease with this token) or 'external'
 --           (the highest token seen); ARGV[16] token, 20 digits
+-- refuses says that this may lead to a send and the ledger went back in time.
+local function refuses()
+  return ARGV[3] ~= 'go' and (bad ~= '' or gen ~= ARGV[3])
+end
+
 local held -- the lease as stored, where the guard is external
 
 -- holds checks the guard and writes nothing.

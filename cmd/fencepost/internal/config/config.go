@@ -1,9 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/token"
@@ -237,6 +239,33 @@ func Load(file string) (*Config, error) {
 	}
 	return Parse(file, src, os.LookupEnv)
 }
+
+// LoadAdmin reads a file for its admin listener and token only: secrets that
+// those do not need may be missing from the environment.
+func LoadAdmin(file string) (*Admin, error) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	missing := 0
+	c, err := Parse(file, src, func(name string) (string, bool) {
+		if v, ok := os.LookupEnv(name); ok && v != "" {
+			return v, true
+		}
+		missing++
+		return fmt.Sprintf("%s-%016d", unset, missing), true
+	})
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(string(c.Admin.Token), unset) {
+		return nil, errors.New("admin.token is read from the environment, and its variable is not set; set it, or FENCEPOST_ADMIN_TOKEN")
+	}
+	return &c.Admin, nil
+}
+
+// unset stands for a secret that nobody needs now.
+const unset = "unset-secret"
 
 // Parse reads and checks a configuration; getenv looks secrets up.
 func Parse(file string, src []byte, getenv func(string) (string, bool)) (*Config, error) {
