@@ -55,9 +55,13 @@ const (
 	// Probed: the answer settled nothing. Unknown → Unknown, with the evidence and
 	// the time of the next look.
 	Probed
+
+	// Dispatch: Reserve and Mark in one write, where a connection to the upstream
+	// is at hand before the key is claimed. None → Dispatched.
+	Dispatch
 )
 
-var eventNames = [...]string{"none", "reserve", "take_over", "mark", "extend", "complete", "doubt", "release", "confirm", "clear", "resolve", "abandon", "note", "bury", "probe", "probed"}
+var eventNames = [...]string{"none", "reserve", "take_over", "mark", "extend", "complete", "doubt", "release", "confirm", "clear", "resolve", "abandon", "note", "bury", "probe", "probed", "dispatch"}
 
 // String returns the name used on the wire and in stored records.
 func (k EventKind) String() string {

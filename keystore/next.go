@@ -11,7 +11,7 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 	if ev.Writer == "" || ev.By == "" {
 		return Write{}, RefusedEvent
 	}
-	if ev.Kind == Reserve {
+	if ev.Kind == Reserve || ev.Kind == Dispatch {
 		return reserve(cur, ev)
 	}
 	if cur == nil {
@@ -192,11 +192,20 @@ func reserve(cur *Record, ev Event) (Write, Refusal) {
 		return Write{}, RefusedEvent
 	}
 	n := ev.New
+	to := Reserved
+	if ev.Kind == Dispatch {
+		to = Dispatched
+	}
 	w := change(&Record{
 		ID: n.ID, Operation: n.Operation, Fingerprint: n.Fingerprint, Method: n.Method,
 		Target: n.Target, Route: n.Route, Derived: n.Derived, Captured: n.Captured,
-	}, ev, Reserved)
+	}, ev, to)
 	w.begin(ev)
+	if to == Dispatched {
+		w.Record.DispatchedAt, w.Record.FirstSentAt = StampNow, StampNow
+		w.ExpiresIn = 0
+		w.BeforeSend = true
+	}
 	return w, Allowed
 }
 

@@ -80,6 +80,7 @@ func TestEveryEventInEveryState(t *testing.T) {
 		{Kind: Bury, Keep: time.Hour},
 		{Kind: Probe, Silence: time.Minute},
 		{Kind: Probed, Silence: time.Minute},
+		dispatch(),
 		{Kind: EventNone},
 	}
 	// Rows: events as above. Columns: states as above. "-" is a refusal.
@@ -103,6 +104,7 @@ func TestEveryEventInEveryState(t *testing.T) {
 		/* bury      */ {"-", "-", "-", "-", "-", "-", "-", "-", "completed", "-", "abandoned"},
 		/* probe     */ {"-", "-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-"},
 		/* probed    */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* dispatch  */ {"dispatched", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
 		/* none      */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
 	}
 	for i, ev := range events {
@@ -134,6 +136,31 @@ func TestEveryEventInEveryState(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+func dispatch() Event {
+	ev := newReserve()
+	ev.Kind = Dispatch
+	return ev
+}
+
+// TestADispatchIsAReservationAndAMark in one write: the same record but for its
+// history, and as durable before the send.
+func TestADispatchIsAReservationAndAMark(t *testing.T) {
+	one, two := made(t, dispatch()), made(t, newReserve(), evMark)
+	if len(one.History) != 1 || one.History[0].From != StateNone || one.History[0].To != Dispatched {
+		t.Errorf("%+v", one.History)
+	}
+	one.History, two.History = nil, nil
+	one.Version, one.Writer, two.Version, two.Writer = 0, "", 0, ""
+	if !reflect.DeepEqual(one, two) {
+		t.Errorf("\n%+v\n%+v", one, two)
+	}
+	ev := dispatch()
+	ev.Writer, ev.By, ev.Lease = "w", "me", &LeaseRef{"r", 1}
+	if w, no := Next(nil, ev, 0, nil); no != Allowed || !w.BeforeSend || w.Guard == nil || w.ExpiresIn != 0 {
+		t.Errorf("%s %+v", no, w)
+	}
+}
 
 func TestWhatWasSentNeverExpires(t *testing.T) {
 	for _, r := range []Record{made(t, newReserve(), evMark), made(t, newReserve(), evMark, evDoubt)} {

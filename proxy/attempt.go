@@ -24,7 +24,20 @@ type attempt struct {
 
 // hold takes note of a record that this attempt has just written.
 func (p *Proxy) hold(id string, rep keystore.Reply) *attempt {
-	return &attempt{p: p, id: id, rec: rep.Record, now: rep.Now}
+	a := &attempt{p: p, id: id, rec: rep.Record, now: rep.Now}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.rec.State == keystore.Dispatched {
+		a.timer = time.AfterFunc(p.cfg.OwnerDeadline/3, a.extend)
+	}
+	return a
+}
+
+// marked reports whether the ledger says already that the attempt was sent.
+func (a *attempt) marked() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rec.State == keystore.Dispatched
 }
 
 // record returns the record as last known.

@@ -16,8 +16,12 @@ import (
 // or says what it is answered with instead.
 //
 // A crash in here leaves nothing, or a RESERVED record that is free once its
-// owner's deadline has passed: nothing was sent.
-func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
+// owner's deadline has passed: nothing was sent. (Or a DISPATCHED one, which reads
+// UNKNOWN: see atHand.)
+//
+// With atHand, a connection to the upstream is reserved already, and a new key is
+// claimed and marked in one write.
+func (x *exchange) claim(ctx context.Context, atHand bool) (*attempt, *answer) {
 	p := x.p
 	attemptID := uuid.NewString()
 	operation, err := uuid.NewV7()
@@ -33,6 +37,9 @@ func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 			Target:   keystore.Target{Scheme: x.target.Scheme, Host: x.target.Host, Path: x.target.Path, Query: x.target.Query},
 			Captured: x.captured(),
 		},
+	}
+	if atHand {
+		ev.Kind = keystore.Dispatch
 	}
 	w, no := keystore.Next(nil, ev, 0, nil)
 	if no != keystore.Allowed {
@@ -50,7 +57,7 @@ func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 	switch rep.Result {
 	case keystore.Written:
 		x.line.before = keystore.StateNone
-		x.line.decision = "reserve"
+		x.line.decision = ev.Kind.String()
 		return p.hold(attemptID, rep), nil
 	case keystore.LeaseLost:
 		return nil, x.leaseStale()
@@ -97,7 +104,7 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 			if _, err := x.p.cfg.Ledger.Delete(ctx, x.id, rep.Record.Version); err != nil {
 				return nil, x.ledgerDown(err)
 			}
-			return x.claim(ctx)
+			return x.claim(ctx, false)
 		case keystore.ClaimUnknown:
 			if next, settled := x.reconsider(ctx, rep); settled {
 				rep = next

@@ -35,6 +35,9 @@ type Config struct {
 	// OwnerDeadline is how long an attempt may be silent before others take it
 	// for dead. A living attempt extends it in time. Default 30 s.
 	OwnerDeadline time.Duration
+	// ThreeSteps keeps claim and mark apart even where a connection is at hand: for
+	// ledgers whose mark waits for replicas, so that only what is sent waits.
+	ThreeSteps bool
 	// SweepEvery is the pause between two looks for expired records. Default 1 min.
 	SweepEvery time.Duration
 

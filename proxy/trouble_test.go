@@ -249,6 +249,14 @@ func TestStoreRoundTrips(t *testing.T) {
 	if c := fake.Calls(); c["insert"] != 2 || c["swap"] != 2 || len(c) != 2 {
 		t.Errorf("after a replay: %v", c)
 	}
+	// With a connection at hand, claim and mark are one write.
+	r.post("k2", "x").ok(t, 201)
+	if c := fake.Calls(); c["insert"] != 3 || c["swap"] != 3 || len(c) != 2 {
+		t.Errorf("after another first request: %v", c)
+	}
+	if d := r.lookup("k2"); d.Version != 2 || len(d.History) != 2 || d.History[0].To != keystore.Dispatched {
+		t.Errorf("%+v", d)
+	}
 }
 
 // TestAReservationTakenOverIsNotSent: the owner was silent past its deadline

@@ -29,7 +29,7 @@ func proxyConfig(c *config.Config, rules proxy.Rules, store keystore.Store, inst
 		MaxWait: time.Duration(c.Limits.Wait), LateAnswer: time.Duration(c.Limits.LateAnswer), MaxWaiters: c.Limits.Waiters, MaxPending: c.Limits.Pending, MaxPendingBytes: int64(c.Limits.PendingBytes),
 		SpoolMemory: int(c.Limits.BodyMemory), BodyTimeout: time.Duration(c.Limits.BodyTimeout),
 		Forwarded:  map[string]proxy.Forwarded{"off": proxy.ForwardedOff, "pass": proxy.ForwardedPass, "set": proxy.ForwardedSet, "append": proxy.ForwardedAppend}[c.Forwarded],
-		AdminToken: string(c.Admin.Token),
+		AdminToken: string(c.Admin.Token), ThreeSteps: c.Ledger.Replicas > 0 || c.Ledger.ReplicaFsync,
 		Upstream: proxy.UpstreamConfig{
 			MaxIdle: c.Upstreams.MaxIdle, MaxConns: c.Upstreams.MaxConns, IdleTimeout: time.Duration(c.Upstreams.IdleTimeout),
 			DialTimeout: time.Duration(c.Upstreams.DialTimeout), TLSTimeout: time.Duration(c.Upstreams.TLSTimeout), MaxHeaderBytes: int64(c.Upstreams.Header),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"fencepost/keystore"
 )
@@ -19,6 +20,25 @@ func insertLaws() []law {
 				t.Fatalf("instants are not the store's: %+v at %v", r.Record, r.Now)
 			}
 			same(t, want(t, get(t, s, id("a", "k1")), keystore.Found).Record, r.Record)
+		}},
+		{"an insert may be a dispatch", "where a connection is at hand, claim and mark are one write", func(t *testing.T, h Harness) {
+			s := h.Open(t)
+			ev := reserveEvent(id("a", "k1"))
+			ev.Kind = keystore.Dispatch
+			w := must(t, nil, ev, 0)
+			r := want(t, insert(t, s, w), keystore.Written)
+			same(t, r.Record, w.Stamped(r.Record.UpdatedAt))
+			if r.Record.State != keystore.Dispatched || !r.Record.Expires.IsZero() {
+				t.Fatalf("%+v", r.Record)
+			}
+			same(t, want(t, get(t, s, id("a", "k1")), keystore.Found).Record, r.Record)
+			same(t, want(t, insert(t, s, w), keystore.Written).Record, r.Record)
+			equal(t, all(t, s, keystore.Query{State: keystore.Dispatched}), "a/k1")
+			equal(t, all(t, s, keystore.Query{State: keystore.Reserved}))
+			h.Advance(t, s, 10000*time.Hour)
+			equal(t, all(t, s, keystore.Query{Due: true}))
+			rec := r.Record
+			want(t, swap(t, s, must(t, &rec, completeEvent(rec, "x"), 0)), keystore.Written)
 		}},
 		{"a second insert finds the first", "two callers with one key must not both own it", func(t *testing.T, h Harness) {
 			s := h.Open(t)
