@@ -89,7 +89,7 @@ func (s *Store) raise(ctx context.Context, why string, found bool) bool {
 	if !s.alarm.CompareAndSwap(nil, a) {
 		return false
 	}
-	sends := "nothing is sent until AcknowledgeRollback"
+	sends := "nothing is sent until it is acknowledged (fencepost check --acknowledge-rollback)"
 	if s.opt.OnRollback == Warn {
 		sends = "sends go on, since on_rollback is warn"
 	}
@@ -125,10 +125,30 @@ func (s *Store) spread(ctx context.Context) error {
 	}
 	// The ledger as a whole first: whoever does not know it yet asks there.
 	err = errors.Join(err, flag(s.ledger), together(len(scopes), func(i int) error { return flag(scopes[i]) }))
+	if err == nil && s.acknowledged(ctx) {
+		// Somebody acknowledged while the word was being spread. A scope that the
+		// acknowledgement did not know of may have been told after it.
+		err = s.renew(ctx, scopes)
+	}
 	if err == nil {
 		s.unspread.Store(false)
 	}
 	return err
+}
+
+// renew takes the word back from scopes, after an acknowledgement.
+func (s *Store) renew(ctx context.Context, scopes []*scope) error {
+	gen := s.gen.Load()
+	if gen == nil {
+		return nil
+	}
+	return together(len(scopes), func(i int) error {
+		c := s.newCall(scopes[i], ackScript, scopes[i].meta.(string))
+		c.with(c, &s.instance, s.ack.Load())
+		c.with(*gen, "scope")
+		_, err := s.run(ctx, c)
+		return err
+	})
 }
 
 // mayLead refuses what may lead to a send while the ledger is not to be trusted.
