@@ -57,9 +57,13 @@ func TestKilledAtEveryStep(t *testing.T) {
 						body := strings.Repeat("x", 1<<20)
 						switch s.at {
 						case "provider.first-bytes":
+							up.mu.Lock()
 							up.before = kill
+							up.mu.Unlock()
 						case "provider.effect":
+							up.mu.Lock()
 							up.after = kill
+							up.mu.Unlock()
 						}
 						first := p.post("k", body)
 						if s.at != "reply.after" && first.err == nil {
@@ -68,7 +72,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 						if p.ended() != -1 {
 							t.Fatal("the proxy was not killed")
 						}
+						up.mu.Lock()
 						up.before, up.after = nil, nil
+						up.mu.Unlock()
 						if _, n := up.counts("k"); n != s.effects {
 							t.Fatalf("%d effects at the kill, want %d", n, s.effects)
 						}

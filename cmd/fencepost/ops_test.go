@@ -35,13 +35,17 @@ func TestAnOperatorWorksFromTheShell(t *testing.T) {
 		return string(out)
 	}
 	run(0, "No operation reads unknown.", "list")
+	up.mu.Lock()
 	up.after = func(string) { up.CloseClientConnections() } // the effect happens, the answer is lost
+	up.mu.Unlock()
 	for _, k := range []string{"a/1", "b", "c"} {
 		if r := p.post(k, "x"); r.status != 502 || r.code() != "outcome_unknown" {
 			t.Fatalf("%+v", r)
 		}
 	}
+	up.mu.Lock()
 	up.after = nil
+	up.mu.Unlock()
 	list := run(0, "KEY", "list")
 	for _, k := range []string{"a/1", "b", "c", "sent, but the connection"} {
 		if !strings.Contains(list, k) {

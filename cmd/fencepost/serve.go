@@ -35,9 +35,8 @@ func serve(args []string, _, stderr io.Writer) int {
 	// Two channels: a storm of reloads must not push a stop out.
 	stops, reloads := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
+	// Never undone: a reload that comes in the last moment must not kill the stop.
 	signal.Notify(reloads, syscall.SIGHUP)
-	defer signal.Stop(stops)
-	defer signal.Stop(reloads)
 
 	srv, err := startServer(c, newLogger(c, stderr))
 	if err != nil {

@@ -38,12 +38,14 @@ func TestAStopFinishesWhatIsUnderWay(t *testing.T) {
 	up := newProvider(t)
 	release := make(chan struct{})
 	arrived := make(chan struct{}, 1)
+	up.mu.Lock()
 	up.after = func(key string) {
 		if key == "k" {
 			arrived <- struct{}{}
 			<-release
 		}
 	}
+	up.mu.Unlock()
 	file := configFile(t, up.URL, "sqlite://"+filepath.Join(t.TempDir(), "l.db"), "drain: {delay: 300ms}\n")
 	p := launch(t, nil, "serve", "--config", file)
 	got := make(chan reply, 1)
@@ -68,7 +70,9 @@ func TestASecondSignalCutsOffAndTheDoubtIsRecorded(t *testing.T) {
 	up := newProvider(t)
 	release := make(chan struct{})
 	arrived := make(chan struct{}, 1)
+	up.mu.Lock()
 	up.after = func(string) { arrived <- struct{}{}; <-release }
+	up.mu.Unlock()
 	defer close(release)
 	file := configFile(t, up.URL, "sqlite://"+filepath.Join(t.TempDir(), "l.db"), "")
 	p := launch(t, nil, "serve", "--config", file)
@@ -160,7 +164,9 @@ func TestATakenPortIsAClearError(t *testing.T) {
 func TestTwoProxiesOnOneRedis(t *testing.T) {
 	server := startRedis(t)
 	up := newProvider(t)
+	up.mu.Lock()
 	up.after = func(string) { time.Sleep(5 * time.Millisecond) }
+	up.mu.Unlock()
 	file := configFile(t, up.URL, server.url, "")
 	ps := []*process{launch(t, nil, "serve", "--config", file), launch(t, nil, "serve", "--config", file)}
 	const keys, each = 8, 40
@@ -213,11 +219,13 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	if r := p.post("k1", "x"); r.status != 201 {
 		t.Fatalf("%+v", r)
 	}
+	up.mu.Lock()
 	up.after = func(key string) {
 		if key == "k2" {
 			server.stop()
 		}
 	}
+	up.mu.Unlock()
 	if r := p.post("k2", "x"); r.status != 201 || r.body != "effect 1 of k2" || r.header.Get("Fencepost-State") != "dispatched" {
 		t.Errorf("%+v", r)
 	}
@@ -250,13 +258,17 @@ func TestKilledWhileAnOutcomeWaits(t *testing.T) {
 	up := newProvider(t)
 	file := configFile(t, up.URL, server.url, "")
 	p := launch(t, nil, "serve", "--config", file)
+	up.mu.Lock()
 	up.after = func(string) { server.stop() }
+	up.mu.Unlock()
 	if r := p.post("k", "x"); r.status != 201 {
 		t.Fatalf("%+v", r)
 	}
 	p.signal(syscall.SIGKILL)
 	p.ended()
+	up.mu.Lock()
 	up.after = nil
+	up.mu.Unlock()
 	server.start()
 	p = launch(t, nil, "serve", "--config", file)
 	eventually(t, "the owner's deadline passes", func() bool { return p.state("k") == "unknown" })
