@@ -24,8 +24,9 @@ type bank struct {
 	charges  map[string]int
 	// on decides what a charge does: whether it has its effect, and what then.
 	on func(order string, w http.ResponseWriter) (effect bool)
-	// away makes the lookup answer 503.
-	away bool
+	// away makes the lookup answer 503; asked runs at each lookup.
+	away  bool
+	asked func()
 }
 
 func newBank(t *testing.T) *bank {
@@ -38,8 +39,11 @@ func newBank(t *testing.T) *bank {
 func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		b.mu.Lock()
-		n, away := b.charges[r.URL.Query().Get("order")], b.away
+		n, away, asked := b.charges[r.URL.Query().Get("order")], b.away, b.asked
 		b.mu.Unlock()
+		if asked != nil {
+			asked()
+		}
 		if away {
 			w.WriteHeader(503)
 			return
@@ -329,4 +333,27 @@ func TestRecoveryFixtures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheLedgerIsAwayDuringRecovery: the provider has confirmed the effect, and
+// Redis is gone before that can be written. Nothing is sent; the schedule asks
+// again when it is back.
+func TestTheLedgerIsAwayDuringRecovery(t *testing.T) {
+	server := startRedis(t)
+	b := newBank(t)
+	p := launch(t, nil, "serve", "--config", recoveryConfig(t, b, server.url))
+	post := func() reply { return send("POST", p.url+"/charges", "k", `{"order_id":"o"}`) }
+	b.set(func(string, http.ResponseWriter) bool { return true }, false)
+	if r := post(); r.code() != "outcome_unknown" {
+		t.Fatalf("%+v", r)
+	}
+	var once sync.Once
+	b.mu.Lock()
+	b.asked = func() { once.Do(server.stop) }
+	b.mu.Unlock()
+	eventually(t, "the ledger goes away under a lookup", func() bool { return post().code() == "ledger_unavailable" })
+	b.counts(t, "o", 1, 1)
+	server.start()
+	eventually(t, "it is settled", func() bool { return post().status == 201 })
+	b.counts(t, "o", 1, 1)
 }
