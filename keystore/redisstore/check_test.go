@@ -186,6 +186,9 @@ func agree(t *testing.T, srv *server, prefix string) {
 	keys := srv.do("keys", prefix+":*").([]any)
 	for _, k := range keys {
 		key := k.(string)
+		if strings.Contains(key, "{"+probePrefix) {
+			continue // a probe comes and goes while this looks
+		}
 		if ttl := srv.do("pttl", key); ttl != int64(-1) {
 			t.Errorf("%s has a TTL: %v", key, ttl)
 		}
