@@ -68,8 +68,10 @@ func New(cfg Config) (*Proxy, error) {
 	p.rules.Store(&cfg.Rules)
 	p.api = p.newAPI()
 	p.admin = p.newAdmin()
-	p.running.Go(p.sweep)
-	p.running.Go(p.reconcileLoop)
+	// Sweeping only reclaims space: an expired record reads as expired whether or
+	// not it was swept.
+	p.running.Go(func() { p.periodically(cfg.SweepEvery, "the sweep of expired records", p.Sweep) })
+	p.running.Go(func() { p.periodically(cfg.ReconcileEvery, "the look for what is to be reconciled", p.ReconcileDue) })
 	return p, nil
 }
 

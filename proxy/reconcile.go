@@ -133,23 +133,6 @@ func (p *Proxy) routeNamed(name string) *policy.Route {
 	return nil
 }
 
-// reconcileLoop reconciles what is due, for as long as the process lives.
-func (p *Proxy) reconcileLoop() {
-	t := time.NewTimer(rand.N(p.cfg.ReconcileEvery))
-	defer t.Stop()
-	for {
-		select {
-		case <-p.life.Done():
-			return
-		case <-t.C:
-		}
-		if err := p.ReconcileDue(p.life); err != nil && p.life.Err() == nil {
-			p.log.Warn("the look for operations to reconcile stopped", "error", err)
-		}
-		t.Reset(p.cfg.ReconcileEvery/2 + rand.N(p.cfg.ReconcileEvery))
-	}
-}
-
 // ReconcileDue asks the provider about every operation that reads UNKNOWN, has a
 // way to ask, and is due. Errors mean that the ledger failed.
 func (p *Proxy) ReconcileDue(ctx context.Context) error {

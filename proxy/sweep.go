@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,26 +11,6 @@ import (
 // sweepPage is how many records one step of a sweep looks at. Steps are small
 // so that requests are never kept waiting by one.
 const sweepPage = 128
-
-// sweep reduces expired records to tombstones and forgets old tombstones, in
-// the background. It only reclaims space: an expired record reads as expired
-// whether or not it was swept.
-func (p *Proxy) sweep() {
-	// Jitter: many proxies share one ledger.
-	t := time.NewTimer(rand.N(p.cfg.SweepEvery))
-	defer t.Stop()
-	for {
-		select {
-		case <-p.life.Done():
-			return
-		case <-t.C:
-		}
-		if err := p.Sweep(p.life); err != nil && p.life.Err() == nil {
-			p.log.Warn("the sweep of expired records stopped", "error", err)
-		}
-		t.Reset(p.cfg.SweepEvery/2 + rand.N(p.cfg.SweepEvery))
-	}
-}
 
 // Sweep goes once through everything that has expired. Errors mean that the
 // ledger failed; what was swept stays swept.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -73,7 +71,7 @@ func leaseCommand(args []string, stdout, stderr io.Writer) int {
 	case "release":
 		path += "?token=" + strconv.FormatUint(*token, 10)
 	}
-	answer, err := callLease(method, path, body)
+	_, answer, err := callAPI(method, path, "Fencepost-Authorization", os.Getenv("FENCEPOST_TOKEN"), body)
 	if err != nil {
 		return fail(stderr, "lease "+args[0], err)
 	}
@@ -103,41 +101,4 @@ func leaseCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "run %s, token %d, %s\n", l.Run, l.Token, held)
 	}
 	return exitOK
-}
-
-// callLease makes one request to the lease API.
-func callLease(method, path string, body any) ([]byte, error) {
-	var in io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		in = bytes.NewReader(b)
-	}
-	req, err := http.NewRequest(method, path, in)
-	if err != nil {
-		return nil, err
-	}
-	if t := os.Getenv("FENCEPOST_TOKEN"); t != "" {
-		req.Header.Set("Fencepost-Authorization", "Bearer "+t)
-	}
-	hc := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: nil}}
-	resp, err := hc.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("no answer from the proxy: %w", err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode >= 300 {
-		var p struct{ Title, Detail string }
-		if json.Unmarshal(b, &p) == nil && p.Title != "" {
-			return nil, fmt.Errorf("%s: %s", p.Title, p.Detail)
-		}
-		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, b)
-	}
-	return b, nil
 }

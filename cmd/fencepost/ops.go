@@ -142,47 +142,13 @@ func (c *opsCall) path() string {
 	return "/v1/operations/" + url.PathEscape(c.scope) + "/" + url.PathEscape(c.key)
 }
 
-// call makes one request. A problem document becomes the error.
+// call makes one call of the admin API.
 func (c *opsCall) call(method, path string, body any) (*http.Response, []byte, error) {
-	var in io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return nil, nil, err
-		}
-		in = bytes.NewReader(b)
+	resp, b, err := callAPI(method, c.admin+path, "Authorization", c.token, body)
+	if err != nil && c.json {
+		c.stdout.Write(b)
 	}
-	req, err := http.NewRequest(method, c.admin+path, in)
-	if err != nil {
-		return nil, nil, err
-	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	// Never sent again by the client's own doing: there is no key in it, and a
-	// resolution is guarded by the record's version in any case.
-	req.GetBody = nil
-	hc := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: nil, DisableCompression: true}}
-	resp, err := hc.Do(req)
-	if err != nil {
-		return nil, nil, fmt.Errorf("no answer from the admin listener %s: %w", c.admin, err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, nil, err
-	}
-	// A recorded response may be a problem of the upstream's; ours say so.
-	if strings.HasPrefix(resp.Header.Get("Proxy-Status"), "fencepost; error=") {
-		var p struct{ Title, Detail, Code string }
-		if json.Unmarshal(b, &p) == nil && p.Code != "" {
-			if c.json {
-				c.stdout.Write(b)
-			}
-			return nil, nil, fmt.Errorf("%s: %s", p.Title, p.Detail)
-		}
-	}
-	return resp, b, nil
+	return resp, b, err
 }
 
 func opsList(c *opsCall) error {
@@ -261,8 +227,11 @@ func opsResponse(c *opsCall) error {
 
 func opsReconcile(c *opsCall) error {
 	_, body, err := c.call("POST", c.path()+"/reconcile", nil)
-	if err != nil || c.json {
-		c.stdout.Write(body)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err = c.stdout.Write(body)
 		return err
 	}
 	var r struct {

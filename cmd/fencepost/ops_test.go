@@ -90,7 +90,7 @@ func TestAnOperatorWorksFromTheShell(t *testing.T) {
 		t.Errorf("without the token: %v %s", err, out)
 	}
 	cmd = exec.Command(binary(t), "ops", "list", "--admin", "http://127.0.0.1:1")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no answer from the admin listener") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no answer from the proxy") {
 		t.Errorf("nobody there: %v %s", err, out)
 	}
 }
