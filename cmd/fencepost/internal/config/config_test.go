@@ -273,3 +273,27 @@ func TestAReloadMustNotMoveEveryKeyToAnotherScope(t *testing.T) {
 		}
 	}
 }
+
+// TestTheDocumentsConfigurationsAreValid: what a reader copies must be accepted.
+func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
+	checked := 0
+	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md"} {
+		text, err := os.ReadFile(filepath.Join("../../../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			if !strings.Contains(block, "routes:") {
+				continue // a part of a route
+			}
+			checked++
+			if _, err := Parse(file, []byte(block), func(n string) (string, bool) { return "secret-for-" + strings.ReplaceAll(n, "_", "-"), true }); err != nil {
+				t.Errorf("%v\n%s", err, block)
+			}
+		}
+	}
+	if checked < 4 {
+		t.Errorf("only %d configurations found", checked)
+	}
+}
