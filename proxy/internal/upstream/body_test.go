@@ -40,10 +40,7 @@ func TestAPeerThatLeavesInTheMiddleOfABodyLeavesDoubt(t *testing.T) {
 				if e := sendError(t, err); e.NotSent {
 					t.Errorf("called not sent: %v", e)
 				}
-				p.stop()
-				if n := p.deliveries("k"); n != 0 {
-					t.Errorf("delivered %d times", n)
-				}
+				p.finallyDelivered(t, "k", 0)
 			})
 		}
 	})
@@ -99,10 +96,7 @@ func TestABodyThatCannotBeReadLeavesDoubtOnceItsHeaderHasLeft(t *testing.T) {
 		if e := sendError(t, err); e.NotSent || !errors.Is(e, wrong) {
 			t.Errorf("NotSent %v: %v", e.NotSent, e)
 		}
-		p.stop()
-		if n := p.deliveries("k"); n != 0 {
-			t.Errorf("delivered %d times", n)
-		}
+		p.finallyDelivered(t, "k", 0)
 	})
 }
 

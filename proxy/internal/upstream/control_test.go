@@ -59,10 +59,7 @@ func TestOneRequestMeetsOneOfFiveStaleConnections(t *testing.T) {
 				if got := pool.Stats(); got != (Stats{Idle: 4}) {
 					t.Errorf("%+v, want the other four untouched", got)
 				}
-				p.stop()
-				if n := p.deliveries("k"); n != 1 {
-					t.Errorf("delivered %d times", n)
-				}
+				p.finallyDelivered(t, "k", 1)
 				if n := p.connections(); n != 5 {
 					t.Errorf("%d connections, want five", n)
 				}
@@ -109,10 +106,7 @@ func TestProtocolErrorIsNotAReasonToSendAgain(t *testing.T) {
 	if e := sendError(t, err); e.NotSent {
 		t.Errorf("called not sent: %v", e)
 	}
-	p.stop()
-	if n := p.deliveries("k"); n != 1 {
-		t.Errorf("delivered %d times", n)
-	}
+	p.finallyDelivered(t, "k", 1)
 }
 
 // The control of TestAnAnswerInTheMiddleOfABodyIsAnAnswer and its like: http.Client
@@ -134,8 +128,5 @@ func TestControlTheClientPostsAgainAfter308(t *testing.T) {
 	}
 	io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
-	p.stop()
-	if n := p.deliveries("k"); n != 2 {
-		t.Errorf("delivered %d times", n)
-	}
+	p.finallyDelivered(t, "k", 2)
 }

@@ -59,10 +59,7 @@ func TestAConnectionThatThePeerClosesInTheGapSendsNothing(t *testing.T) {
 						t.Errorf("in doubt: %v", e)
 					}
 					eventually(t, "the pool is empty", func() bool { return pool.Stats() == Stats{} })
-					p.stop()
-					if n := p.deliveries("k"); n != 0 {
-						t.Errorf("delivered %d times", n)
-					}
+					p.finallyDelivered(t, "k", 0)
 				})
 			}
 		}
@@ -85,10 +82,7 @@ func TestGoAwayInTheGapSendsNothing(t *testing.T) {
 				if e := sendError(t, err); !e.NotSent {
 					t.Errorf("in doubt: %v", e)
 				}
-				p.stop()
-				if n := p.deliveries("k"); n != 0 {
-					t.Errorf("delivered %d times", n)
-				}
+				p.finallyDelivered(t, "k", 0)
 			})
 		}
 	}
@@ -131,10 +125,7 @@ func TestARequestThatIsRefusedHereSendsNothingAndCostsNoConnection(t *testing.T)
 		if n := p.connections(); n != 1 {
 			t.Errorf("%d connections, want one", n)
 		}
-		p.stop()
-		if n := p.deliveries("k"); n != 0 {
-			t.Errorf("delivered %d times", n)
-		}
+		p.finallyDelivered(t, "k", 0)
 	})
 }
 
@@ -158,10 +149,7 @@ func TestARequestThatNetHTTPRefusesIsNotSent(t *testing.T) {
 			}
 			occurs(t, "the body is closed", closed)
 		}
-		p.stop()
-		if n := p.deliveries("k"); n != 0 {
-			t.Errorf("delivered %d times", n)
-		}
+		p.finallyDelivered(t, "k", 0)
 	})
 }
 
@@ -196,10 +184,7 @@ func TestAConnectionSendsOnce(t *testing.T) {
 		if got := pool.Stats(); got != (Stats{Idle: 1}) {
 			t.Errorf("%+v, want one idle connection", got)
 		}
-		p.stop()
-		if n := p.deliveries("again"); n != 0 {
-			t.Errorf("delivered %d times", n)
-		}
+		p.finallyDelivered(t, "again", 0)
 	})
 }
 

@@ -174,6 +174,16 @@ func (p *peer) deliveries(key string) int {
 	return p.delivered[key]
 }
 
+// finallyDelivered stops the peer, so that nothing is on its way any more, and
+// holds that key was delivered so many times.
+func (p *peer) finallyDelivered(t *testing.T, key string, want int) {
+	t.Helper()
+	p.stop()
+	if n := p.deliveries(key); n != want {
+		t.Errorf("delivered %d times, want %d", n, want)
+	}
+}
+
 func (p *peer) connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

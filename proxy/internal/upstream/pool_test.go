@@ -51,10 +51,7 @@ func TestAConnectionThatThePeerClosesWhileIdleIsDropped(t *testing.T) {
 			t.Error("a closed connection was given out")
 		}
 		exchangeOn(t, conn, p.request("k", "x"))
-		p.stop()
-		if n := p.deliveries("k"); n != 1 {
-			t.Errorf("delivered %d times", n)
-		}
+		p.finallyDelivered(t, "k", 1)
 	})
 }
 

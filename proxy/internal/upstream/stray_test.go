@@ -49,10 +49,7 @@ func TestBytesThatArriveInTheGapAreNotTheAnswer(t *testing.T) {
 				if e := sendError(t, err); !e.NotSent {
 					t.Errorf("in doubt: %v", e)
 				}
-				p.stop()
-				if n := p.deliveries("k"); n != 0 {
-					t.Errorf("delivered %d times", n)
-				}
+				p.finallyDelivered(t, "k", 0)
 			})
 		}
 	}
@@ -85,10 +82,7 @@ func TestBytesThatArriveBeforeTheFirstWriteAreNotTheAnswer(t *testing.T) {
 				if e := sendError(t, err); !e.NotSent {
 					t.Errorf("in doubt: %v", e)
 				}
-				p.stop()
-				if n := p.deliveries("k"); n != 0 {
-					t.Errorf("delivered %d times", n)
-				}
+				p.finallyDelivered(t, "k", 0)
 			})
 		}
 	}
@@ -109,10 +103,7 @@ func TestAPeerThatSpeaksFirstHasNotAnswered(t *testing.T) {
 			t.Errorf("in doubt: %v", e)
 		}
 	}
-	p.stop()
-	if n := p.deliveries("k"); n != 0 {
-		t.Errorf("delivered %d times", n)
-	}
+	p.finallyDelivered(t, "k", 0)
 }
 
 // The same, as a race: every request gets its own answer, or none.
