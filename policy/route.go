@@ -157,7 +157,7 @@ type Limits struct {
 // POST by the letter but is to many servers; a safe method is only itself.
 func (r *Route) Governed(method string, hasKey bool) bool {
 	switch {
-	case !r.Enforce || safeMethod(method):
+	case !r.Enforce || SafeMethod(method):
 		return false
 	case hasKey:
 		return true
@@ -170,7 +170,9 @@ func (r *Route) Governed(method string, hasKey bool) bool {
 	return false
 }
 
-func safeMethod(method string) bool {
+// SafeMethod reports whether a request with this method asks for no change, so
+// that sending it again does no harm (RFC 9110, section 9.2.1).
+func SafeMethod(method string) bool {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE":
 		return true

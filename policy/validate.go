@@ -44,7 +44,7 @@ func prepare(r Route) (*Route, []error) {
 		switch {
 		case !isToken(m) || m != strings.ToUpper(m):
 			bad("methods: %q is not a method; methods are upper case", m)
-		case safeMethod(m):
+		case SafeMethod(m):
 			bad("methods: %s is safe and is never governed", m)
 		case m == "CONNECT":
 			bad("methods: CONNECT opens a tunnel and is never governed")

@@ -117,7 +117,7 @@ func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
 	p.await("k")
 	over := make(chan error, 1)
 	go func() { over <- r.proxy.Shutdown(context.Background()) }()
-	for !r.proxy.draining.Load() {
+	for !r.proxy.draining() {
 		time.Sleep(time.Millisecond)
 	}
 	r.post("new", "x").is(t, 503, codeShuttingDown, retrySameKey)

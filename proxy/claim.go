@@ -47,11 +47,7 @@ func (x *exchange) claim(ctx context.Context, atHand bool) (*attempt, *answer) {
 	}
 	rep, err := p.ledger.insert(ctx, w)
 	if err != nil {
-		if !errors.Is(err, keystore.ErrNotWritten) {
-			// The reservation may have been written. Nothing was sent under it: let
-			// it go as soon as the ledger is back, so that a retry need not wait.
-			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: x.keep(), Why: "the ledger did not confirm the claim; nothing was sent"}, err)
-		}
+		x.letGo(w.Record, attemptID, "claim", err)
 		return nil, x.ledgerDown(err)
 	}
 	switch rep.Result {
@@ -75,7 +71,7 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 		x.line.decision = c.String()
 		switch c {
 		case keystore.ClaimTakeOver:
-			if x.p.draining.Load() {
+			if x.p.draining() {
 				return nil, &answer{problem: x.shuttingDown()}
 			}
 			a, next, ans := x.takeOver(ctx, rep)
@@ -101,7 +97,7 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 				return nil, x.answerClaim(c, rep)
 			}
 			x.renewed = true
-			if _, err := x.p.cfg.Ledger.Delete(ctx, x.id, rep.Record.Version); err != nil {
+			if _, err := x.p.ledger.delete(ctx, x.id, rep.Record.Version); err != nil {
 				return nil, x.ledgerDown(err)
 			}
 			return x.claim(ctx, false)
@@ -134,9 +130,7 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 	}
 	next, err := p.ledger.swap(ctx, w)
 	if err != nil {
-		if !errors.Is(err, keystore.ErrNotWritten) {
-			p.backlog.add(w.Record, keystore.Event{Kind: keystore.Release, Attempt: attemptID, Keep: x.keep(), Why: "the ledger did not confirm the take-over; nothing was sent"}, err)
-		}
+		x.letGo(w.Record, attemptID, "take-over", err)
 		return nil, rep, x.ledgerDown(err)
 	}
 	switch next.Result {
@@ -157,6 +151,16 @@ func (x *exchange) takeOver(ctx context.Context, rep keystore.Reply) (*attempt, 
 		return nil, rep, x.answerClaim(keystore.ClaimInFlight, next)
 	}
 	return nil, full, nil
+}
+
+// letGo releases, as soon as the ledger is back, a reservation that may have
+// been written although the ledger failed: nothing was sent under it, and a
+// retry need not wait for its deadline.
+func (x *exchange) letGo(rec keystore.Record, attempt, what string, err error) {
+	if errors.Is(err, keystore.ErrNotWritten) {
+		return
+	}
+	x.p.backlog.add(rec, keystore.Event{Kind: keystore.Release, Attempt: attempt, Keep: x.keep(), Why: "the ledger did not confirm the " + what + "; nothing was sent"}, err)
 }
 
 // await waits for an operation in flight to be settled.

@@ -50,7 +50,7 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	p.inFlight.Add(1)
 	x.settled = sync.OnceFunc(func() { p.inFlight.Add(-1) })
 	defer x.settled()
-	if p.draining.Load() {
+	if p.draining() {
 		x.refuse(w, x.shuttingDown())
 		return
 	}

@@ -64,11 +64,9 @@ func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
 			return id, nil
 		case policy.MissingDerive:
 			id.derive = true
+		default:
+			return id, &problem{code: codeKeyRequired, detail: r.Method + " requests on route " + strconv.Quote(route.Name) + " need the field " + route.Key.Header + " with a new key for each new effect. Nothing was sent."}
 		}
-		if id.derive {
-			break
-		}
-		return id, &problem{code: codeKeyRequired, detail: r.Method + " requests on route " + strconv.Quote(route.Name) + " need the field " + route.Key.Header + " with a new key for each new effect. Nothing was sent."}
 	case err != nil:
 		return id, &problem{code: codeKeyInvalid, detail: "The " + err.Error() + "."}
 	}
@@ -149,7 +147,7 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 		p.metrics.governed(x.line)
 		x.line.write(p.log)
 	}()
-	if p.draining.Load() {
+	if p.draining() {
 		x.refuse(w, x.shuttingDown())
 		return
 	}

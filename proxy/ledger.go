@@ -72,6 +72,20 @@ func (l *ledger) get(ctx context.Context, id keystore.ID) (keystore.Reply, error
 	return r, err
 }
 
+func (l *ledger) list(ctx context.Context, q keystore.Query) (keystore.Page, error) {
+	start := time.Now()
+	page, err := l.store.List(ctx, q)
+	l.metrics.ledger("list", start, err)
+	return page, err
+}
+
+func (l *ledger) delete(ctx context.Context, id keystore.ID, version uint64) (keystore.Reply, error) {
+	start := time.Now()
+	r, err := l.store.Delete(ctx, id, version)
+	l.metrics.ledger("delete", start, err)
+	return r, err
+}
+
 func (l *ledger) lease(ctx context.Context, scope, run string) (keystore.LeaseReply, error) {
 	start := time.Now()
 	r, err := l.store.Lease(ctx, scope, run)
@@ -91,8 +105,9 @@ func (l *ledger) swapLease(ctx context.Context, w keystore.LeaseWrite) (keystore
 const maxTries = 16
 
 // change applies ev, in this instance's name unless it brings another, to cur,
-// and to whatever the record has become when another write came between, for as long as the transition function allows it. It
-// returns the record as it stands, and why the event was refused if it was.
+// and to whatever the record has become when another write came between, for as
+// long as the transition function allows it. It returns the record as it stands,
+// and why the event was refused if it was.
 // Result is Written, LeaseLost, NotFound or, after too many lost tries, Conflict.
 func (l *ledger) change(ctx context.Context, cur keystore.Record, now keystore.Instant, ev keystore.Event) (keystore.Reply, keystore.Refusal, error) {
 	if ev.By == "" {

@@ -59,7 +59,7 @@ func (p *Proxy) listOperations(w http.ResponseWriter, r *http.Request) {
 		}
 		for {
 			f.query.Limit = limit - len(page.Operations)
-			got, err := p.cfg.Ledger.List(r.Context(), f.query)
+			got, err := p.ledger.list(r.Context(), f.query)
 			if err != nil {
 				p.log.Error("a list failed", "error", err)
 				writeProblem(w, &problem{code: codeLedgerUnavailable, detail: "The ledger could not be listed: " + err.Error()})

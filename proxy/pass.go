@@ -91,7 +91,7 @@ func (t *trailing) Read(b []byte) (int, error) {
 // roundTrip sends out: through the ordinary transport when repeating it is
 // safe, through the single-send pool otherwise.
 func (p *Proxy) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
-	if safe(out.Method) {
+	if policy.SafeMethod(out.Method) {
 		return p.transport.RoundTrip(out)
 	}
 	conn, err := p.pool.Connect(out.Context(), t.Scheme, t.Host)
@@ -101,14 +101,6 @@ func (p *Proxy) roundTrip(out *http.Request, t policy.Target) (*http.Response, e
 	return conn.RoundTrip(out)
 }
 
-func safe(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
-}
-
 // passFailed answers a request that was passed through and not answered.
 func (p *Proxy) passFailed(w http.ResponseWriter, r *http.Request, t policy.Target, err error) {
 	if r.Context().Err() != nil {
@@ -116,7 +108,7 @@ func (p *Proxy) passFailed(w http.ResponseWriter, r *http.Request, t policy.Targ
 		panic(http.ErrAbortHandler)
 	}
 	var se *upstream.SendError
-	if safe(r.Method) || !errors.As(err, &se) || se.NotSent {
+	if policy.SafeMethod(r.Method) || !errors.As(err, &se) || se.NotSent {
 		writeProblem(w, &problem{code: codeUnreachable, detail: "No answer from " + t.Scheme + "://" + t.Host + ": " + err.Error() + "."})
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +39,7 @@ type Proxy struct {
 	// recorded as UNKNOWN.
 	life context.Context
 	kill context.CancelCauseFunc
-	// draining is set when no new effect may begin.
-	draining atomic.Bool
+	// drain ends when no new effect may begin.
 	drain    context.Context
 	drainNow context.CancelFunc
 	leaving  atomic.Bool
@@ -90,9 +90,6 @@ func newTransport(c UpstreamConfig) *http.Transport {
 	}
 }
 
-// Instance returns the name of this process in records and logs.
-func (p *Proxy) Instance() string { return p.cfg.Instance }
-
 // Reload exchanges the rules. Requests under way keep the ones they began with.
 func (p *Proxy) Reload(r Rules) error {
 	if r.Routes == nil {
@@ -104,7 +101,7 @@ func (p *Proxy) Reload(r Rules) error {
 
 // ServeHTTP serves the reverse listener: proxied requests, and the lookup API.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if len(r.URL.Path) >= len(apiPrefix) && r.URL.Path[:len(apiPrefix)] == apiPrefix {
+	if strings.HasPrefix(r.URL.Path, apiPrefix) {
 		p.api.ServeHTTP(w, r)
 		return
 	}
@@ -130,15 +127,18 @@ func (p *Proxy) Admin() http.Handler { return p.admin }
 // still served.
 func (p *Proxy) NotReady() { p.leaving.Store(true) }
 
+// draining reports whether no new effect may begin.
+func (p *Proxy) draining() bool { return p.drain.Err() != nil }
+
 // killGrace is how long what was cut off may take to record its doubt.
 const killGrace = 5 * time.Second
 
-// Shutdown lets no new effect begin (governed requests get 503) and waits for the effects under way. When ctx ends first, what is left is
-// cut off and recorded as UNKNOWN. Outcomes that still wait for the ledger get
-// a last chance of two seconds. The ledger may be closed afterwards.
+// Shutdown lets no new effect begin (governed requests get 503) and waits for
+// the effects under way. When ctx ends first, what is left is cut off and
+// recorded as UNKNOWN. Outcomes that still wait for the ledger get a last chance
+// of two seconds. The ledger may be closed afterwards.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.NotReady()
-	p.draining.Store(true)
 	p.drainNow()
 	done := make(chan struct{})
 	go func() {

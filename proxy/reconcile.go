@@ -149,9 +149,7 @@ func (p *Proxy) ReconcileDue(ctx context.Context) error {
 	for _, state := range []keystore.State{keystore.Unknown, keystore.Dispatched} {
 		q := keystore.Query{State: state, Limit: sweepPage}
 		for {
-			start := time.Now()
-			page, err := p.cfg.Ledger.List(ctx, q)
-			p.metrics.ledger("list", start, err)
+			page, err := p.ledger.list(ctx, q)
 			if err != nil {
 				return err
 			}

@@ -5,20 +5,14 @@ import (
 	"strconv"
 
 	"fencepost/keystore"
-	"fencepost/policy"
 )
 
 // writeReplay answers a duplicate with what was recorded: the same status, the
 // same bytes, the fields that are safe to repeat.
 func writeReplay(w http.ResponseWriter, rep *keystore.Reply) {
 	h := w.Header()
-	h[headerKey] = []string{policy.FormatKey(rep.Record.Key)}
+	tag(h, &rep.Record, rep.Record.State)
 	h[headerReplayed] = []string{"true"}
-	h[headerOperation] = []string{rep.Record.Operation}
-	h[headerState] = []string{rep.Record.State.String()}
-	if rep.Record.Derived {
-		h[headerDerived] = []string{"true"}
-	}
 	writeRecorded(w, rep)
 }
 

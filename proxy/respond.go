@@ -185,21 +185,21 @@ func (x *exchange) head(w http.ResponseWriter, resp *http.Response, a *attempt, 
 	x.line.status = resp.StatusCode
 	h := w.Header()
 	copyResponseHeader(h, resp.Header)
-	x.tag(h, a, state)
+	a.mu.Lock()
+	tag(h, &a.rec, state)
+	a.mu.Unlock()
+	delete(h, headerReplayed)
 	addProxyStatus(h, resp.StatusCode)
 }
 
 // tag sets the fields that say which operation an answer belongs to.
-func (x *exchange) tag(h http.Header, a *attempt, state keystore.State) {
-	h[headerKey] = []string{policy.FormatKey(x.id.Key)}
-	a.mu.Lock()
-	h[headerOperation] = []string{a.rec.Operation}
-	if a.rec.Derived {
+func tag(h http.Header, r *keystore.Record, state keystore.State) {
+	h[headerKey] = []string{policy.FormatKey(r.Key)}
+	h[headerOperation] = []string{r.Operation}
+	h[headerState] = []string{state.String()}
+	if r.Derived {
 		h[headerDerived] = []string{"true"}
 	}
-	a.mu.Unlock()
-	h[headerState] = []string{state.String()}
-	delete(h, headerReplayed)
 }
 
 // addProxyStatus tells the upstream's answers from our own (RFC 9209).

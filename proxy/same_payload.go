@@ -57,7 +57,7 @@ func (x *exchange) samePayload(ctx context.Context) *answer {
 		}
 		// The note is of no worth any more: the next try writes a new one, unless
 		// another is quicker.
-		if _, err := p.cfg.Ledger.Delete(ctx, id, rep.Record.Version); err != nil {
+		if _, err := p.ledger.delete(ctx, id, rep.Record.Version); err != nil {
 			return x.ledgerDown(err)
 		}
 	}

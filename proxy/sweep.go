@@ -18,8 +18,7 @@ func (p *Proxy) Sweep(ctx context.Context) error {
 	q := keystore.Query{Due: true, Limit: sweepPage}
 	for {
 		start := time.Now()
-		page, err := p.cfg.Ledger.List(ctx, q)
-		p.metrics.ledger("list", start, err)
+		page, err := p.ledger.list(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -67,9 +66,7 @@ func (p *Proxy) sweepPage(ctx context.Context, page keystore.Page) error {
 
 func (p *Proxy) sweepOne(ctx context.Context, r keystore.Record, now keystore.Instant) error {
 	if r.Forgettable(now) {
-		start := time.Now()
-		rep, err := p.cfg.Ledger.Delete(ctx, r.ID, r.Version)
-		p.metrics.ledger("delete", start, err)
+		rep, err := p.ledger.delete(ctx, r.ID, r.Version)
 		if err == nil && rep.Result == keystore.Written {
 			p.metrics.swept.WithLabelValues("forgotten").Inc()
 		}
