@@ -115,6 +115,10 @@ type Event struct {
 	// TakeOver, Release, Clear, Complete, Confirm, Resolve, Abandon, Bury.
 	Keep time.Duration
 
+	// Due makes a Probe wait its turn: it is refused before the time that the last
+	// look has set for the next one. Without it, a Probe looks at once.
+	Due bool
+
 	// New is the identity of the operation, for Reserve: ID, Operation,
 	// Fingerprint, Method, Target, Route, Derived and Captured are taken from it.
 	New *Record
@@ -135,6 +139,7 @@ const (
 	RefusedState      Refusal = "the operation's state does not allow it"
 	RefusedSuperseded Refusal = "the attempt was superseded by another"
 	RefusedHeld       Refusal = "a living owner holds the operation"
+	RefusedNotDue     Refusal = "the next look at the operation is not due yet"
 	RefusedExists     Refusal = "the operation exists already"
 	RefusedEvent      Refusal = "the event is incomplete or not known"
 )

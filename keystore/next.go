@@ -146,6 +146,10 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 		if cur.State == Unknown && cur.Probing != "" && !cur.Deadline.Reached(now) {
 			return Write{}, RefusedHeld
 		}
+		if ev.Due && cur.State == Unknown && !cur.Deadline.IsZero() && !cur.Deadline.Reached(now) {
+			// Somebody looked since the schedule was read.
+			return Write{}, RefusedNotDue
+		}
 		w := bump(cur, ev)
 		if cur.State == Dispatched {
 			ev.Why = "its owner fell silent after the send"

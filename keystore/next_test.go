@@ -261,6 +261,9 @@ func TestOneProbeAtATime(t *testing.T) {
 	if r.FirstSentAt != testNow {
 		t.Errorf("first sent at %v", r.FirstSentAt)
 	}
+	if _, no := Next(&r, Event{Kind: Probe, Writer: "w", By: "one", Silence: time.Minute, Due: true}, testNow, nil); no != Allowed {
+		t.Errorf("the first look: %s", no)
+	}
 	r, no := probe(r, Probe, "one", testNow)
 	if no != Allowed || r.Probing != "one" || r.State != Unknown {
 		t.Fatalf("%s %+v", no, r)
@@ -277,6 +280,20 @@ func TestOneProbeAtATime(t *testing.T) {
 	r, no = probe(r, Probed, "one", testNow)
 	if no != Allowed || r.Probing != "" || r.Probes != 1 || len(r.Evidence) != 1 || r.Evidence[0].Why != "neither" || r.Deadline != testNow.Add(time.Minute) {
 		t.Errorf("%s %+v", no, r)
+	}
+	// The schedule waits its turn, whatever it had read; a person need not.
+	due := func(now Instant) Refusal {
+		_, no := Next(&r, Event{Kind: Probe, Writer: "w", By: "two", Silence: time.Minute, Due: true}, now, nil)
+		return no
+	}
+	if no := due(testNow.Add(59 * time.Second)); no != RefusedNotDue {
+		t.Errorf("the schedule asks before its time: %s", no)
+	}
+	if no := due(testNow.Add(time.Minute)); no != Allowed {
+		t.Errorf("the schedule does not ask in time: %s", no)
+	}
+	if _, no := probe(r, Probe, "two", testNow.Add(59*time.Second)); no != Allowed {
+		t.Errorf("only the schedule can ask: %s", no)
 	}
 	if len(r.History) != 3 {
 		t.Errorf("probing fills the history: %+v", r.History)

@@ -203,7 +203,7 @@ const maxCaptureBody = 1 << 20
 // Without evidence the doubt stays.
 func (x *exchange) reconsider(ctx context.Context, rep keystore.Reply) (keystore.Reply, bool) {
 	if x.route.Reconcile != nil {
-		if after, _, err := x.p.reconcile(ctx, rep, x.route); err == nil {
+		if after, _, err := x.p.reconcile(ctx, rep, x.route, false); err == nil {
 			rep = after
 			if v := rep.Record.Reads(rep.Now, x.p.ledger.gone); v.State != keystore.Unknown {
 				// With the body that a replay needs.

@@ -131,6 +131,9 @@ func table(t testing.TB, routes ...policy.Route) *policy.Table {
 	return tab
 }
 
+// quiet is a pause that no test lives to see the end of.
+const quiet = 10_000 * time.Hour
+
 // start builds a proxy in front of upstream. Both adjust functions may be nil.
 func start(t *testing.T, upstream string, adjustRoute func(*policy.Route), adjust func(*Config)) *rig {
 	t.Helper()
@@ -140,7 +143,10 @@ func start(t *testing.T, upstream string, adjustRoute func(*policy.Route), adjus
 	}
 	r := &rig{t: t, log: &syncBuffer{}}
 	cfg := Config{
-		Rules: Rules{Routes: table(t, route)}, Instance: "test-1", SweepEvery: time.Hour,
+		Rules: Rules{Routes: table(t, route)}, Instance: "test-1",
+		// Periodic work runs when a test asks for it. Its first run comes after a
+		// random part of this.
+		SweepEvery: quiet, ReconcileEvery: quiet,
 		Logger: slog.New(slog.NewJSONHandler(r.log, nil)),
 	}
 	if adjust != nil {

@@ -176,7 +176,7 @@ func (p *Proxy) reconcileOperation(w http.ResponseWriter, r *http.Request) {
 		refuse("It reads " + s.String() + "; only what reads unknown is reconciled.")
 		return
 	}
-	after, v, err := p.reconcile(r.Context(), rep, p.routeNamed(rep.Record.Route))
+	after, v, err := p.reconcile(r.Context(), rep, p.routeNamed(rep.Record.Route), false)
 	switch {
 	case errors.Is(err, errNoReconciler), errors.Is(err, errProbed):
 		refuse("It cannot be reconciled: " + err.Error() + ".")

@@ -24,24 +24,30 @@ var errNoReconciler = errors.New("its route has no reconcile section, or is gone
 // errProbed says that another instance is asking right now.
 var errProbed = errors.New("it is being reconciled right now")
 
+// errNotDue says that somebody has asked since this instance saw that it is time.
+var errNotDue = errors.New("the next look is not due yet")
+
 // reconcile asks the provider what became of an operation that reads UNKNOWN,
 // and settles it where the answer is proof. It returns the record as it has
 // become and what the answer was worth.
 //
 // The record itself is the lock: of many instances one gets to ask, and one that
 // dies while asking holds nobody up for longer than the lookup may take. A crash
-// after the lookup leaves UNKNOWN, to be asked about again.
-func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy.Route) (keystore.Reply, policy.Verdict, error) {
+// after the lookup leaves UNKNOWN, to be asked about again. due says that it is
+// the schedule that asks, which waits its turn.
+func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy.Route, due bool) (keystore.Reply, policy.Verdict, error) {
 	if route == nil || route.Reconcile == nil {
 		return rep, policy.Verdict{}, errNoReconciler
 	}
 	rc := route.Reconcile
-	rep, no, err := p.ledger.change(ctx, rep.Record, rep.Now, keystore.Event{Kind: keystore.Probe, Silence: rc.Timeout + 5*time.Second})
+	rep, no, err := p.ledger.change(ctx, rep.Record, rep.Now, keystore.Event{Kind: keystore.Probe, Silence: rc.Timeout + 5*time.Second, Due: due})
 	switch {
 	case err != nil:
 		return rep, policy.Verdict{}, err
 	case no == keystore.RefusedHeld:
 		return rep, policy.Verdict{}, errProbed
+	case no == keystore.RefusedNotDue:
+		return rep, policy.Verdict{}, errNotDue
 	case no != keystore.Allowed:
 		// It was settled in the meantime: that is as good.
 		return rep, policy.Verdict{}, nil
@@ -161,7 +167,7 @@ func (p *Proxy) ReconcileDue(ctx context.Context) error {
 				slots <- struct{}{}
 				wg.Go(func() {
 					defer func() { <-slots }()
-					if _, _, err := p.reconcile(ctx, keystore.Reply{Record: r, Now: page.Now}, route); err != nil && !errors.Is(err, errProbed) {
+					if _, _, err := p.reconcile(ctx, keystore.Reply{Record: r, Now: page.Now}, route, true); err != nil && !errors.Is(err, errProbed) && !errors.Is(err, errNotDue) {
 						p.log.Warn("an operation could not be reconciled", "operation", r.Operation, "error", err)
 					}
 				})

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -237,7 +238,7 @@ func TestTheScheduleSettlesWithBackOff(t *testing.T) {
 	fake := storetest.NewFake()
 	var away atomic.Bool
 	away.Store(true)
-	r := start(t, b.URL, reconciled(t, b, 10*time.Second), func(c *Config) { c.Ledger = fake; c.ReconcileEvery = time.Hour })
+	r := start(t, b.URL, reconciled(t, b, 10*time.Second), func(c *Config) { c.Ledger = fake })
 	b.set(aborts, func(w http.ResponseWriter, _ *http.Request) {
 		if away.Load() {
 			w.WriteHeader(503)
@@ -270,12 +271,42 @@ func TestTheScheduleSettlesWithBackOff(t *testing.T) {
 	b.effects("o1", 1)
 }
 
+// TestTheScheduleYieldsToWhoAskedFirst: between the moment the schedule read that
+// an operation is due and its turn, a duplicate asked.
+func TestTheScheduleYieldsToWhoAskedFirst(t *testing.T) {
+	b := newBank(t)
+	r := start(t, b.URL, reconciled(t, b, 0), nil)
+	b.set(aborts, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+	r.post("k", order("o1")).is(t, 502, codeUnknown, retryAfterResolution)
+	seen, err := r.store.Get(t.Context(), keystore.ID{Scope: "default", Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.post("k", order("o1")).is(t, 409, codeUnknown, retryAfterResolution)
+	route := r.proxy.routeNamed("all")
+	if !r.proxy.due(&seen.Record, seen.Now, route) {
+		t.Fatal("the record that the schedule read was not due")
+	}
+	if _, _, err := r.proxy.reconcile(t.Context(), seen, route, true); !errors.Is(err, errNotDue) {
+		t.Errorf("the schedule asked again: %v", err)
+	}
+	if n := b.asked(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	if _, _, err := r.proxy.reconcile(t.Context(), seen, route, false); err != nil {
+		t.Errorf("a person could not ask: %v", err)
+	}
+	if n := b.asked(); n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
 // TestACrashedOwnersEffectIsReconciledByAnother: killed after the remote effect,
 // before the record.
 func TestACrashedOwnersEffectIsReconciledByAnother(t *testing.T) {
 	b := newBank(t)
 	fake := storetest.NewFake()
-	r := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake; c.ReconcileEvery = time.Hour })
+	r := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake })
 	// Another instance reserved, marked, sent, and is gone.
 	id := keystore.ID{Scope: "default", Key: "k"}
 	b.charges["o1"] = 1
@@ -318,8 +349,8 @@ func TestOneReconciliationAtATime(t *testing.T) {
 	fake := storetest.NewFake()
 	gate := make(chan struct{})
 	b.set(aborts, func(w http.ResponseWriter, _ *http.Request) { <-gate; fmt.Fprint(w, `{"data":[{"id":"x"}]}`) })
-	one := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake; c.Instance = "one"; c.ReconcileEvery = time.Hour })
-	two := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake; c.Instance = "two"; c.ReconcileEvery = time.Hour })
+	one := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake; c.Instance = "one" })
+	two := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake; c.Instance = "two" })
 	one.post("k", order("o1")).is(t, 502, codeUnknown, retryAfterResolution)
 	answers := make(chan got, 20)
 	for i := range 20 {
@@ -343,7 +374,7 @@ func TestOneReconciliationAtATime(t *testing.T) {
 func TestTheLedgerMayFailDuringRecovery(t *testing.T) {
 	b := newBank(t)
 	fake := storetest.NewFake()
-	r := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake; c.ReconcileEvery = time.Hour })
+	r := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake })
 	b.set(aborts, nil)
 	r.post("k", order("o1")).is(t, 502, codeUnknown, retryAfterResolution)
 	for _, applied := range []bool{false, true} {
