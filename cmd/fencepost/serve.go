@@ -67,8 +67,8 @@ type server struct {
 	log    *slog.Logger
 	ledger keystore.Store
 	proxy  *proxy.Proxy
-	main   *http.Server
-	admin  *http.Server
+	main   *proxy.Server
+	admin  *proxy.Server
 	failed chan error
 }
 
@@ -114,9 +114,18 @@ func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
 		adminLis.Close()
 		return nil, err
 	}
-	s := &server{config: c, log: log, ledger: store, proxy: p, failed: make(chan error, 2)}
-	s.main = httpServer(c, p, log)
-	s.admin = httpServer(c, p.Admin(), log)
+	options := serverOptions(c, log)
+	options.CertFile, options.KeyFile = c.TLS.Cert, c.TLS.Key
+	mainServer, err := proxy.NewServer(p, options)
+	if err != nil {
+		lis.Close()
+		adminLis.Close()
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	s := &server{config: c, log: log, ledger: store, proxy: p, main: mainServer, failed: make(chan error, 2)}
+	if s.admin, err = proxy.NewServer(p.Admin(), serverOptions(c, log)); err != nil {
+		return nil, err // unreachable: it has no certificate
+	}
 	go s.run(s.main, lis)
 	go s.run(s.admin, adminLis)
 	log.Info("serving", "version", versionString(), "listen", lis.Addr().String(), "admin", adminLis.Addr().String(), "instance", instance, "routes", len(c.Routes), "callers", len(c.Callers))
@@ -141,21 +150,16 @@ func admit(ctx context.Context, store keystore.Store, log *slog.Logger) error {
 	return errors.Join(fatal...)
 }
 
-func (s *server) run(hs *http.Server, l net.Listener) {
+func (s *server) run(hs *proxy.Server, l net.Listener) {
 	if err := hs.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		s.failed <- fmt.Errorf("the listener %s failed: %w", l.Addr(), err)
 	}
 }
 
-func httpServer(c *config.Config, h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: time.Duration(c.Limits.HeaderTimeout),
-		IdleTimeout:       time.Duration(c.Limits.IdleTimeout),
-		MaxHeaderBytes:    int(c.Limits.Header),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		// An Expect: 100-continue is answered when the body is first read, which is
-		// after the request was routed and its caller identified.
+func serverOptions(c *config.Config, log *slog.Logger) proxy.ServerOptions {
+	return proxy.ServerOptions{
+		HeaderTimeout: time.Duration(c.Limits.HeaderTimeout), IdleTimeout: time.Duration(c.Limits.IdleTimeout), MaxHeaderBytes: int(c.Limits.Header),
+		Logger: log,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 // Config is a whole configuration, with defaults filled in.
 type Config struct {
 	Listen         string   `yaml:"listen"`
+	TLS            TLS      `yaml:"tls"`
 	AllowAnonymous bool     `yaml:"allow_anonymous"`
 	Admin          Admin    `yaml:"admin"`
 	Ledger         Ledger   `yaml:"ledger"`
@@ -24,6 +25,12 @@ type Config struct {
 	Upstreams      Upstream `yaml:"upstreams"`
 	Drain          Drain    `yaml:"drain"`
 	Log            Log      `yaml:"log"`
+}
+
+// TLS is the certificate of the listener: PEM files, read again when they change.
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
 }
 
 // Admin is the admin listener: health and metrics.

@@ -48,7 +48,10 @@ func (c *Config) validate(k *checker) {
 	if err := checkLedgerURL(string(c.Ledger.URL)); err != nil {
 		k.fail("ledger.url", "%v", err)
 	}
-	for path, file := range map[string]string{"ledger.ca": c.Ledger.CA, "upstreams.ca": c.Upstreams.CA} {
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		k.fail("tls", "needs both cert and key")
+	}
+	for path, file := range map[string]string{"ledger.ca": c.Ledger.CA, "upstreams.ca": c.Upstreams.CA, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
 		if file != "" {
 			if _, err := os.Stat(file); err != nil {
 				// Without the name, which may be a URL by mistake; the place says which.
