@@ -25,6 +25,8 @@ type exchange struct {
 	fingerprint string
 	target      policy.Target
 	body        *spooled
+	trailer     http.Header // of the request
+	inform      *informer
 	lease       *keystore.LeaseRef
 	wait        time.Duration
 	// derived says that the key was made here.
@@ -128,12 +130,15 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	// A crash from here on leaves DISPATCHED, which reads UNKNOWN.
 	began = time.Now()
 	dog.await()
-	done := x.dispatch(life, conn)
+	x.inform = p.inform(w, x.req)
+	done := x.dispatch(x.inform.trace(life), conn)
 	var s sent
 	select {
 	case s = <-done:
+		x.inform.end()
 		dog.arrived()
 	case <-dog.expired:
+		x.inform.end()
 		x.line.upstream = time.Since(began)
 		x.late(ctx, w, a, done, life, dog)
 		return

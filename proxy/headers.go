@@ -99,8 +99,29 @@ func targetURL(t policy.Target) *url.URL {
 	return u
 }
 
-// outgoing is the one request that is sent. Trailers stay behind: they are in no
-// fingerprint.
+// passesOn reports whether a client's trailer reaches the upstream. A key or a
+// credential is none that would.
+func passesOn(name string) bool {
+	return !policy.HopByHop(name) && !ownField(name) && strings.IndexByte(name, '_') < 0 && name != "Authorization"
+}
+
+// trailerOf returns the trailers of a request whose body was read to its end, nil
+// for none.
+func trailerOf(r *http.Request, keyHeader string) http.Header {
+	var t http.Header
+	for name, values := range r.Trailer {
+		if len(values) == 0 || !passesOn(name) || name == keyHeader {
+			continue
+		}
+		if t == nil {
+			t = make(http.Header, len(r.Trailer))
+		}
+		t[name] = values
+	}
+	return t
+}
+
+// outgoing is the one request that is sent.
 func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	h := x.p.outgoingHeader(x.req)
 	in := canonical(x.route.Key.Header)
@@ -119,6 +140,10 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	switch {
+	case x.trailer != nil:
+		// Only a body without a declared length can have trailers on HTTP/1.1.
+		out.ContentLength, out.Trailer = -1, x.trailer
+		out.Body = io.NopCloser(x.body.reader())
 	case x.body.size == 0:
 		out.Body = http.NoBody
 	default:

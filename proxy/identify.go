@@ -161,7 +161,7 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 			body.close()
 		}
 	}()
-	x.body = body
+	x.body, x.trailer = body, trailerOf(r, canonical(id.route.Key.Header))
 	x.fingerprint = p.finger.Sum(id.route, policy.Request{Method: r.Method, Target: x.target, Header: r.Header}, body.sum, body.size)
 	if id.derive {
 		run := ""
