@@ -71,6 +71,8 @@ func prepare(r Route) (*Route, []error) {
 	r.Key.Header = textproto.CanonicalMIMEHeaderKey(r.Key.Header)
 	r.UpstreamKey.Header = textproto.CanonicalMIMEHeaderKey(r.UpstreamKey.Header)
 
+	r.prepareWay(bad)
+
 	for _, name := range r.Fingerprint.Headers {
 		// Content-Type and its like do say something about the payload, so they may
 		// count here, though they cannot hold a key.

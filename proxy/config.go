@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 
 	"fencepost/keystore"
 	"fencepost/policy"
-	"fencepost/proxy/internal/upstream"
 )
 
 // Config is what a Proxy is made of. Zero values of durations and limits mean
@@ -166,13 +164,5 @@ func def[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
 		*v = d
-	}
-}
-
-func (c *Config) pool() upstream.Options {
-	return upstream.Options{
-		TLS:            &tls.Config{RootCAs: c.Upstream.Roots, MinVersion: tls.VersionTLS12},
-		MaxIdlePerHost: c.Upstream.MaxIdle, MaxConnsPerHost: c.Upstream.MaxConns,
-		MaxHeaderBytes: c.Upstream.MaxHeaderBytes, IdleTimeout: c.Upstream.IdleTimeout, DialTimeout: c.Upstream.DialTimeout, TLSHandshakeTimeout: c.Upstream.TLSTimeout,
 	}
 }

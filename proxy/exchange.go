@@ -18,6 +18,7 @@ import (
 type exchange struct {
 	p     *Proxy
 	route *policy.Route
+	way   *way
 	req   *http.Request
 	line  *line
 
@@ -81,7 +82,7 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	began := time.Now()
 	var conn *upstream.Conn
 	if !p.cfg.ThreeSteps {
-		conn = p.pool.Idle(x.target.Scheme, x.target.Host)
+		conn = x.way.pool.Idle(x.target.Scheme, x.target.Addr())
 	}
 	a, ans := x.claim(ctx, conn != nil)
 	x.line.ledger += time.Since(began) - x.line.waited
@@ -105,7 +106,7 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	}()
 	if conn == nil {
 		var err error
-		if conn, err = p.pool.Connect(life, x.target.Scheme, x.target.Host); err != nil {
+		if conn, err = x.way.pool.Connect(life, x.target.Scheme, x.target.Addr()); err != nil {
 			x.released(ctx, a, "no connection: "+err.Error())
 			x.unreachable(a, err).write(x, w)
 			return
@@ -175,7 +176,7 @@ func (x *exchange) send(life context.Context, conn *upstream.Conn) (*http.Respon
 		if err == nil || !reused || !errors.As(err, &se) || !se.NotSent || life.Err() != nil {
 			return resp, err
 		}
-		next, cerr := x.p.pool.Connect(life, x.target.Scheme, x.target.Host)
+		next, cerr := x.way.pool.Connect(life, x.target.Scheme, x.target.Addr())
 		if cerr != nil {
 			return nil, err
 		}

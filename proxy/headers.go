@@ -14,8 +14,8 @@ import (
 
 // outgoingHeader is the client's header as the upstream gets it: without
 // hop-by-hop fields, without Fencepost's own, without fields that an
-// underscore makes look like others, and with this hop's forwarding policy.
-func (p *Proxy) outgoingHeader(r *http.Request) http.Header {
+// underscore makes look like others, and with the changes that this hop makes.
+func (p *Proxy) outgoingHeader(r *http.Request, fields *policy.FieldRule) http.Header {
 	out := make(http.Header, len(r.Header)+2)
 	named := r.Header["Connection"]
 	for name, values := range r.Header {
@@ -35,6 +35,12 @@ func (p *Proxy) outgoingHeader(r *http.Request) http.Header {
 		out["User-Agent"] = []string{""}
 	}
 	p.forward(out, r)
+	for _, name := range fields.Remove {
+		delete(out, name)
+	}
+	for name, value := range fields.Set {
+		out[name] = []string{value}
+	}
 	return out
 }
 
@@ -89,7 +95,7 @@ func (p *Proxy) forward(h http.Header, r *http.Request) {
 
 // targetURL is the URL whose bytes are exactly the target's.
 func targetURL(t policy.Target) *url.URL {
-	u := &url.URL{Scheme: t.Scheme, Host: t.Host, RawQuery: t.Query}
+	u := &url.URL{Scheme: t.Scheme, Host: t.Addr(), RawQuery: t.Query}
 	if p, err := url.PathUnescape(t.Path); err == nil {
 		u.Path, u.RawPath = p, t.Path
 	} else {
@@ -123,7 +129,7 @@ func trailerOf(r *http.Request, keyHeader string) http.Header {
 
 // outgoing is the one request that is sent.
 func (x *exchange) outgoing(ctx context.Context) *http.Request {
-	h := x.p.outgoingHeader(x.req)
+	h := x.p.outgoingHeader(x.req, &x.route.Fields)
 	in := canonical(x.route.Key.Header)
 	value := x.req.Header[in]
 	delete(h, in)

@@ -15,6 +15,7 @@ import (
 // identity is who asks for what, under which rules.
 type identity struct {
 	route    *policy.Route
+	way      *way
 	scope    string
 	key      string
 	lease    *keystore.LeaseRef
@@ -25,13 +26,13 @@ type identity struct {
 
 // identify routes a request and says who sent it and under which key. Nothing
 // of the ledger is read before the caller is known.
-func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
+func (p *Proxy) identify(r *http.Request, rules *loaded) (identity, *problem) {
 	var id identity
 	if r.Method == http.MethodConnect {
 		// CONNECT must never reach a transport: it would poison its connections.
 		return id, &problem{code: codeMethodNotAllowed, detail: "Fencepost is a reverse proxy here: set your client's base URL to it, not HTTP_PROXY or HTTPS_PROXY."}
 	}
-	scope, prob := callerScope(r, rules)
+	scope, prob := callerScope(r, &rules.Rules)
 	if prob != nil {
 		return id, prob
 	}
@@ -43,7 +44,7 @@ func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
 	if !ok {
 		return id, &problem{code: codeNoRoute, detail: "No route matches host " + strconv.Quote(r.Host) + " and path " + strconv.Quote(r.URL.Path) + ". See routes in the configuration."}
 	}
-	id.route, id.scope = route, scope
+	id.route, id.way, id.scope = route, rules.ways[route], scope
 
 	field := canonical(route.Key.Header)
 	values := r.Header[field]
@@ -130,9 +131,9 @@ func (p *Proxy) waitFor(r *http.Request, route *policy.Route) time.Duration {
 // govern carries a governed request through the exchange.
 func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 	x := &exchange{
-		p: p, route: id.route, req: r, lease: id.lease, wait: p.waitFor(r, id.route),
+		p: p, route: id.route, way: id.way, req: r, lease: id.lease, wait: p.waitFor(r, id.route),
 		id:     keystore.ID{Scope: id.scope, Key: id.key},
-		target: id.route.Target(r.URL.EscapedPath(), r.URL.RawQuery),
+		target: id.route.Target(policy.Origin{Host: r.Host}, r.URL.EscapedPath(), r.URL.RawQuery),
 		line:   &line{start: time.Now(), scope: id.scope, key: id.key, route: id.route.Name, method: r.Method, host: r.Host, path: r.URL.Path},
 	}
 	rc := http.NewResponseController(w)

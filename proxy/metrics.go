@@ -51,7 +51,7 @@ func newMetrics(p *Proxy) *metrics {
 		gauge("fencepost_in_flight", "Governed requests under way.", func() float64 { return float64(p.inFlight.Load()) }),
 		gauge("fencepost_waiting", "Duplicates and lookups that wait for a result.", func() float64 { return float64(p.waiters.len()) }),
 		gauge("fencepost_pending_events", "Outcomes in memory that the ledger has not taken yet.", func() float64 { return float64(p.backlog.len()) }),
-		gauge("fencepost_upstream_idle", "Idle connections to upstreams of governed requests.", func() float64 { return float64(p.pool.Stats().Idle) }),
+		gauge("fencepost_upstream_idle", "Idle connections to upstreams of governed requests.", func() float64 { return float64(p.ways.idle()) }),
 	)
 	return m
 }

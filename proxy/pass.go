@@ -22,10 +22,10 @@ import (
 // It is written out rather than left to httputil.ReverseProxy because that one
 // copies more than this needs, and because it would let net/http send a keyed
 // request again.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route) {
-	target := route.Target(r.URL.EscapedPath(), r.URL.RawQuery)
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
+	target := id.route.Target(policy.Origin{Host: r.Host}, r.URL.EscapedPath(), r.URL.RawQuery)
 	if isUpgrade(r) {
-		p.upgrade(w, r, target)
+		p.upgrade(w, r, id, target)
 		return
 	}
 	ctx, done := p.patience(r)
@@ -36,13 +36,13 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route
 	out.RequestURI = ""
 	out.URL = targetURL(target)
 	out.Host = target.Host
-	out.Header = p.outgoingHeader(r)
+	out.Header = p.outgoingHeader(r, &id.route.Fields)
 	out.Close = false
 	p.passTrailer(out, r)
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody
 	}
-	resp, err := p.roundTrip(out, target)
+	resp, err := id.way.roundTrip(out, target)
 	if err == nil && !finalStatus(resp.StatusCode) {
 		resp.Body.Close()
 		err = &upstream.SendError{Err: fmt.Errorf("status %d is not the status of an answer", resp.StatusCode)}
@@ -118,11 +118,11 @@ func (t *trailing) Read(b []byte) (int, error) {
 
 // roundTrip sends out: through the ordinary transport when repeating it is
 // safe, through the single-send pool otherwise.
-func (p *Proxy) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
+func (y *way) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
 	if policy.SafeMethod(out.Method) {
-		return p.transport.RoundTrip(out)
+		return y.transport.RoundTrip(out)
 	}
-	conn, err := p.pool.Connect(out.Context(), t.Scheme, t.Host)
+	conn, err := y.pool.Connect(out.Context(), t.Scheme, t.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +186,10 @@ func isUpgrade(r *http.Request) bool {
 
 // upgrade switches a connection to WebSocket. What is sent over it afterwards
 // is not governed.
-func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, target policy.Target) {
+func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, id identity, target policy.Target) {
 	front.Switching(r)
 	rp := &httputil.ReverseProxy{
-		Transport: p.transport,
+		Transport: id.way.transport,
 		ModifyResponse: func(resp *http.Response) error {
 			if resp.StatusCode != http.StatusSwitchingProtocols {
 				// The client may have sent what is no HTTP any more.
@@ -201,7 +201,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, target policy.Ta
 			pr.Out.URL = targetURL(target)
 			pr.Out.Host = target.Host
 			up, conn := pr.Out.Header["Upgrade"], pr.Out.Header["Connection"]
-			pr.Out.Header = p.outgoingHeader(pr.In)
+			pr.Out.Header = p.outgoingHeader(pr.In, &id.route.Fields)
 			if up != nil {
 				pr.Out.Header["Upgrade"], pr.Out.Header["Connection"] = up, conn
 			}

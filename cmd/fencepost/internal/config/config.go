@@ -67,6 +67,11 @@ type Route struct {
 	Name        string      `yaml:"name"`
 	Match       Match       `yaml:"match"`
 	Upstream    string      `yaml:"upstream"`
+	HTTP        string      `yaml:"upstream_http"`
+	TLS         UpstreamTLS `yaml:"upstream_tls"`
+	StripPath   string      `yaml:"strip_path"`
+	Host        string      `yaml:"host"`
+	Headers     Headers     `yaml:"headers"`
 	Enforce     bool        `yaml:"enforce"`
 	Methods     []string    `yaml:"methods"`
 	Key         Key         `yaml:"key"`
@@ -79,6 +84,20 @@ type Route struct {
 	Outcomes    []Outcome   `yaml:"outcomes"`
 	Capture     Pairs       `yaml:"capture"`
 	Reconcile   *Reconcile  `yaml:"reconcile"`
+}
+
+// UpstreamTLS is how TLS to an upstream is checked, and what the client shows.
+type UpstreamTLS struct {
+	CA         string `yaml:"ca"`
+	Cert       string `yaml:"cert"`
+	Key        string `yaml:"key"`
+	ServerName string `yaml:"server_name"`
+}
+
+// Headers changes requests on their way.
+type Headers struct {
+	Set    SecretPairs `yaml:"set"`
+	Remove []string    `yaml:"remove"`
 }
 
 // Outcome is a rule for what an answer is worth.
@@ -128,7 +147,7 @@ type Lease struct {
 
 func (r *Route) defaults() {
 	*r = Route{
-		Enforce: true, Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
+		HTTP: "http1", Host: "upstream", Enforce: true, Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
 		Key:         Key{Header: "Idempotency-Key", Missing: "reject", Window: Duration(10 * time.Minute)},
 		Duplicates:  Duplicates{SamePayload: "allow", Window: Duration(10 * time.Minute)},
 		UpstreamKey: UpstreamKey{Send: "same"},

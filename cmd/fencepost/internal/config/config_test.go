@@ -51,6 +51,7 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	r.Reconcile.Lookup.Headers = SecretPairs{{"Authorization", "Bearer secret-for-LOOKUP-TOKEN"}}
 	r.Reconcile.Confirmed, r.Reconcile.NotFound, r.Reconcile.Complete = "lookup.status == 200 && size(lookup.json.data) == 1", "lookup.status == 404 || size(lookup.json.data) == 0", true
 	r.Reconcile.Response = Response{201, "lookup.json.data[0]"}
+	r.Headers = Headers{Set: SecretPairs{{"Authorization", "Bearer secret-for-UPSTREAM-TOKEN"}}, Remove: []string{"X-Internal"}}
 	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
 	want.Routes = []Route{r}
 	if !reflect.DeepEqual(c, want) {
@@ -175,7 +176,19 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 		"reconcile without a condition":     {"routes: [{name: a, upstream: 'http://x', reconcile: {lookup: {url: 'http://x/{key}'}, complete: true}}]\n", []string{"reconcile.confirmed: is required", "reconcile.not_found: is required where complete"}},
 		"owner deadline below the ledger's": {"ledger: {owner_deadline: 5s, timeout: 2s}\n" + small, []string{"less than three times ledger.timeout"}},
 		"wait over the limit":               {"limits: {wait: 1s}\nroutes: [{name: a, upstream: 'http://x', duplicates: {wait: 2s}}]\n", []string{"more than limits.wait"}},
-		"callers that clash":                {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
+		"half a certificate":                {"tls: {cert: /dev/null}\n" + small, []string{"1:1: tls: needs both cert and key"}},
+		"a protocol that is none":           {"routes: [{name: a, upstream: 'http://x', upstream_http: http3}]\n", []string{`"http3" is not one of http1, http2, h2c`}},
+		"HTTP/2 without TLS":                {"routes: [{name: a, upstream: 'http://x', upstream_http: http2}]\n", []string{"upstream_http: http2 is negotiated by TLS"}},
+		"h2c with TLS":                      {"routes: [{name: a, upstream: 'https://x', upstream_http: h2c}]\n", []string{"upstream_http: h2c is HTTP/2 without TLS"}},
+		"TLS without TLS":                   {"routes: [{name: a, upstream: 'http://x', upstream_tls: {server_name: y}}]\n", []string{"upstream_tls: the upstream is http"}},
+		"no such authority":                 {"routes: [{name: a, upstream: 'https://x', upstream_tls: {ca: /nope.pem}}]\n", []string{"1:58: routes[0].upstream_tls.ca: open /nope.pem"}},
+		"an authority that is none":         {"routes: [{name: a, upstream: 'https://x', upstream_tls: {ca: /dev/null}}]\n", []string{"routes[0].upstream_tls.ca: the file holds no certificate"}},
+		"a certificate without a key":       {"routes: [{name: a, upstream: 'https://x', upstream_tls: {cert: /dev/null}}]\n", []string{"cert and key go together"}},
+		"strip what is not there":           {"routes: [{name: a, upstream: 'http://x', match: {path: /v1/}, strip_path: /v2}]\n", []string{"strip_path: must be the beginning of match.path"}},
+		"a host that is none":               {"routes: [{name: a, upstream: 'http://x', host: 'a b'}]\n", []string{"host: must be upstream, client, or a host name"}},
+		"fields that are not to be changed": {"routes: [{name: a, upstream: 'http://x', headers: {set: {Content-Length: '1', Fencepost-Lease: x, Idempotency-Key: k, X-Ok: \"a\\nhunter2secret\"}, remove: [Connection, 'a b', X-Ok]}}]\n",
+			[]string{"Content-Length is set on the way", "Fencepost-Lease is one of", "Idempotency-Key holds the key", "the value of X-Ok has a control", "Connection is hop-by-hop", `"a b" is not a field name`, "X-Ok is set too"}},
+		"callers that clash": {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
 	} {
 		_, err := Parse("f.yaml", []byte(c.text), noEnv)
 		var p *Problems

@@ -43,6 +43,7 @@ func parseUpstream(s string) (*url.URL, bool) {
 func (r *Route) rule(upstream *url.URL) policy.Route {
 	return policy.Route{
 		Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: upstream, Enforce: r.Enforce, Methods: r.Methods,
+		StripPath: r.StripPath, HostField: r.hostField(), Fields: r.fields(), Connect: r.connect(),
 		Key: policy.KeyRule{
 			Header: r.Key.Header, Window: time.Duration(r.Key.Window),
 			Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass, "derive": policy.MissingDerive}[r.Key.Missing],
@@ -59,8 +60,9 @@ func (r *Route) rule(upstream *url.URL) policy.Route {
 	}
 }
 
-// compile compiles the route's expressions and its lookup into out.
+// compile compiles the route's expressions and its lookup, and reads its files, into out.
 func (r *Route) compile(out *policy.Route, fail func(path string, err error)) {
+	r.readTLS(out, func(path string, err error) { fail("upstream_tls."+path, err) })
 	for i, o := range r.Outcomes {
 		path := fmt.Sprintf("outcomes[%d]", i)
 		when, err := policy.CompileOutcome(o.When)

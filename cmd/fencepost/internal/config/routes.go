@@ -43,6 +43,7 @@ func (c *Config) validateRoute(i int, k *checker) {
 		k.fail(path+".upstream", "%s is not a URL; write it like https://api.example.com", shownURL(r.Upstream))
 		upstream = somewhere
 	}
+	choice("upstream_http", r.HTTP, "http1", "http2", "h2c")
 	choice("key.missing", r.Key.Missing, "reject", "pass", "derive")
 	choice("duplicates.same_payload", r.Duplicates.SamePayload, "allow", "reject")
 	choice("upstream_key.send", r.UpstreamKey.Send, "same", "none", "derived")
