@@ -73,6 +73,9 @@ func (x *exchange) answerClaim(c keystore.Claim, rep keystore.Reply) *answer {
 	x.line.rec = rep.Record
 	x.line.after = rep.Record.Reads(rep.Now, x.p.ledger.gone).State
 	if c == keystore.ClaimReplay {
+		if p := x.p.openResponse(&rep); p != nil {
+			return &answer{problem: p}
+		}
 		return &answer{replay: &rep}
 	}
 	r := rep.Record

@@ -18,6 +18,8 @@ type Config struct {
 	Ledger keystore.Store
 	// Rules are the routes and callers. Required; see Proxy.Reload.
 	Rules Rules
+	// Vault says in which form responses rest in the ledger. Default: as they are.
+	Vault *keystore.Vault
 	// FingerprintKey, when not empty, makes fingerprints HMACs.
 	FingerprintKey []byte
 
@@ -132,6 +134,12 @@ func (c *Config) fill() error {
 	}
 	if c.Rules.Routes == nil {
 		errs = append(errs, errors.New("proxy: Config.Rules.Routes is required"))
+	}
+	if c.Vault == nil {
+		var err error
+		if c.Vault, err = keystore.NewVault(keystore.VaultOptions{}); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	def(&c.Retention, 24*time.Hour)
 	def(&c.Tombstone, 720*time.Hour)

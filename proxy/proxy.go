@@ -57,7 +57,7 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.drain, p.drainNow = context.WithCancel(context.Background())
 	p.metrics = newMetrics(p)
-	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics)
+	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics, cfg.Vault)
 	p.waiters = newWaiters(p.ledger, cfg.MaxWaiters)
 	p.backlog = newBacklog(p, cfg.MaxPending, cfg.MaxPendingBytes)
 	p.ways = newWays(cfg.Upstream)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -34,6 +35,10 @@ func proxyConfig(c *config.Config, rules proxy.Rules, store keystore.Store, inst
 			MaxIdle: c.Upstreams.MaxIdle, MaxConns: c.Upstreams.MaxConns, IdleTimeout: time.Duration(c.Upstreams.IdleTimeout),
 			DialTimeout: time.Duration(c.Upstreams.DialTimeout), TLSTimeout: time.Duration(c.Upstreams.TLSTimeout), MaxHeaderBytes: int64(c.Upstreams.Header),
 		},
+	}
+	var err error
+	if pc.Vault, err = c.Ledger.Vault(); err != nil {
+		return pc, fmt.Errorf("ledger.seal: %w", err)
 	}
 	if c.Upstreams.CA != "" {
 		roots, err := rootsFrom(c.Upstreams.CA)

@@ -45,6 +45,8 @@ type Ledger struct {
 	Retention      Duration `yaml:"retention"`
 	Tombstone      Duration `yaml:"tombstone"`
 	FingerprintKey Secret   `yaml:"fingerprint_key"`
+	Seal           []Seal   `yaml:"seal"`
+	CompressFrom   Bytes    `yaml:"compress_from"`
 	Timeout        Duration `yaml:"timeout"`
 	OwnerDeadline  Duration `yaml:"owner_deadline"`
 	SweepEvery     Duration `yaml:"sweep_every"`
@@ -54,6 +56,12 @@ type Ledger struct {
 	OnRollback     string   `yaml:"on_rollback"`
 	Prefix         string   `yaml:"prefix"`
 	CA             string   `yaml:"ca"`
+}
+
+// Seal is a key that seals recorded responses.
+type Seal struct {
+	ID  string `yaml:"id"`
+	Key Secret `yaml:"key"`
 }
 
 // Caller is one identity that may call.
@@ -241,7 +249,7 @@ func Default() *Config {
 		Ledger: Ledger{
 			URL: "sqlite://fencepost.db", Retention: Duration(24 * time.Hour), Tombstone: Duration(720 * time.Hour),
 			Timeout: Duration(2 * time.Second), OwnerDeadline: Duration(30 * time.Second), SweepEvery: Duration(time.Minute),
-			OnRollback: "refuse",
+			OnRollback: "refuse", CompressFrom: 4 << 10,
 		},
 		Forwarded: "off",
 		Limits: Limits{

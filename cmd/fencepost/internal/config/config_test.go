@@ -26,6 +26,9 @@ func exampleConfig(t *testing.T) (*Config, []byte) {
 		t.Fatal(err)
 	}
 	c, err := Parse("config.example.yaml", src, func(n string) (string, bool) {
+		if n == "FENCEPOST_SEAL_KEY" {
+			return sealKeyOfTests, true
+		}
 		return strings.ReplaceAll("secret-for-"+n, "_", "-"), true
 	})
 	if err != nil {
@@ -34,6 +37,8 @@ func exampleConfig(t *testing.T) (*Config, []byte) {
 	return c, src
 }
 
+const sealKeyOfTests = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
 func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	c, _ := exampleConfig(t)
 	want := Default()
@@ -41,6 +46,7 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	want.Callers = []Caller{{Name: "billing-agent", Token: "secret-for-BILLING-AGENT-TOKEN"}}
 	want.Admin.Token = "secret-for-FENCEPOST-ADMIN-TOKEN"
 	want.Ledger.FingerprintKey = "secret-for-FENCEPOST-FINGERPRINT-KEY"
+	want.Ledger.Seal = []Seal{{"2026-11", sealKeyOfTests}}
 	var r Route
 	r.defaults()
 	r.Outcomes = []Outcome{{"response.status == 200 && response.json.ok == false", "not_applied"}}
@@ -188,6 +194,8 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 		"a host that is none":               {"routes: [{name: a, upstream: 'http://x', host: 'a b'}]\n", []string{"host: must be upstream, client, or a host name"}},
 		"fields that are not to be changed": {"routes: [{name: a, upstream: 'http://x', headers: {set: {Content-Length: '1', Fencepost-Lease: x, Idempotency-Key: k, X-Ok: \"a\\nhunter2secret\"}, remove: [Connection, 'a b', X-Ok]}}]\n",
 			[]string{"Content-Length is set on the way", "Fencepost-Lease is one of", "Idempotency-Key holds the key", "the value of X-Ok has a control", "Connection is hop-by-hop", `"a b" is not a field name`, "X-Ok is set too"}},
+		"seals": {"ledger:\n  seal:\n  - {id: a, key: hunter2secret}\n  - {id: b c, key: " + sealKeyOfTests + "}\n  - {id: a, key: " + strings.Repeat("0f", 32) + "}\n" + small,
+			[]string{"3:13: ledger.seal[0].key: is not 32 bytes in base64 or hexadecimal", "4:6: ledger.seal[1].id: must be 1 to 32", "5:6: ledger.seal[2].id: is already taken"}},
 		"callers that clash": {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
 	} {
 		_, err := Parse("f.yaml", []byte(c.text), noEnv)

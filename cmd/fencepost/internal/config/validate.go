@@ -62,6 +62,7 @@ func (c *Config) validate(k *checker) {
 			}
 		}
 	}
+	c.Ledger.validateSeal(k)
 	c.validateListeners(k)
 	c.validateCallers(k)
 	c.validateRoutes(k)
