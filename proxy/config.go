@@ -64,6 +64,10 @@ type Config struct {
 	SpoolMemory int
 	// BodyTimeout bounds reading one request body. Default 60 s.
 	BodyTimeout time.Duration
+	// StreamAfter is how long after its header an answer of undeclared length may
+	// take to be complete. One that takes longer is passed on as it comes, and
+	// recorded at its end. Default 500 ms.
+	StreamAfter time.Duration
 	// SpoolDir is where temporary files go. Default os.TempDir.
 	SpoolDir string
 
@@ -152,6 +156,7 @@ func (c *Config) fill() error {
 	def(&c.MaxPendingBytes, 256<<20)
 	def(&c.SpoolMemory, 256<<10)
 	def(&c.BodyTimeout, time.Minute)
+	def(&c.StreamAfter, 500*time.Millisecond)
 	def(&c.SpoolDir, os.TempDir())
 	def(&c.Upstream.MaxIdle, 256)
 	def(&c.Upstream.IdleTimeout, 30*time.Second)

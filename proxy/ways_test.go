@@ -121,12 +121,14 @@ func TestARouteSaysHowItsUpstreamIsReached(t *testing.T) {
 }
 
 func TestHTTP2WithoutTLS(t *testing.T) {
-	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Proto", r.Proto) })
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Proto", r.Proto) }))
 	var both http.Protocols
 	both.SetHTTP1(true)
 	both.SetUnencryptedHTTP2(true)
-	p.Config.Protocols = &both
-	r := start(t, p.URL, func(r *policy.Route) { r.Connect.HTTP = policy.H2C }, nil)
+	s.Config.Protocols = &both
+	s.Start()
+	defer s.Close()
+	r := start(t, s.URL, func(r *policy.Route) { r.Connect.HTTP = policy.H2C }, nil)
 	for _, g := range []got{r.post("k", "x"), r.call("GET", "/", "")} {
 		if g.ok(t, 200); g.header.Get("X-Proto") != "HTTP/2.0" {
 			t.Errorf("%v", g.header)

@@ -28,7 +28,7 @@ func proxyConfig(c *config.Config, rules proxy.Rules, store keystore.Store, inst
 		Retention: time.Duration(c.Ledger.Retention), Tombstone: time.Duration(c.Ledger.Tombstone),
 		OwnerDeadline: time.Duration(c.Ledger.OwnerDeadline), SweepEvery: time.Duration(c.Ledger.SweepEvery),
 		MaxWait: time.Duration(c.Limits.Wait), LateAnswer: time.Duration(c.Limits.LateAnswer), MaxWaiters: c.Limits.Waiters, MaxPending: c.Limits.Pending, MaxPendingBytes: int64(c.Limits.PendingBytes),
-		SpoolMemory: int(c.Limits.BodyMemory), BodyTimeout: time.Duration(c.Limits.BodyTimeout),
+		SpoolMemory: int(c.Limits.BodyMemory), BodyTimeout: time.Duration(c.Limits.BodyTimeout), StreamAfter: time.Duration(c.Limits.StreamAfter),
 		Forwarded:  map[string]proxy.Forwarded{"off": proxy.ForwardedOff, "pass": proxy.ForwardedPass, "set": proxy.ForwardedSet, "append": proxy.ForwardedAppend}[c.Forwarded],
 		AdminToken: string(c.Admin.Token), ThreeSteps: c.Ledger.Replicas > 0 || c.Ledger.ReplicaFsync,
 		Upstream: proxy.UpstreamConfig{

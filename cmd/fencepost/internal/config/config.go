@@ -209,6 +209,7 @@ type Limits struct {
 	HeaderTimeout Duration `yaml:"header_timeout"`
 	BodyTimeout   Duration `yaml:"body_timeout"`
 	BodyMemory    Bytes    `yaml:"body_memory"`
+	StreamAfter   Duration `yaml:"stream_after"`
 	IdleTimeout   Duration `yaml:"idle_timeout"`
 	Wait          Duration `yaml:"wait"`
 	LateAnswer    Duration `yaml:"late_answer"`
@@ -254,6 +255,7 @@ func Default() *Config {
 		Forwarded: "off",
 		Limits: Limits{
 			Header: 64 << 10, HeaderTimeout: Duration(10 * time.Second), BodyTimeout: Duration(60 * time.Second), BodyMemory: 256 << 10,
+			StreamAfter: Duration(500 * time.Millisecond),
 			IdleTimeout: Duration(120 * time.Second), Wait: Duration(60 * time.Second), LateAnswer: Duration(5 * time.Minute), Waiters: 10_000, Pending: 10_000, PendingBytes: 256 << 20,
 		},
 		Upstreams: Upstream{

@@ -22,7 +22,7 @@ func (c *Config) validate(k *checker) {
 	for path, v := range map[string]Duration{
 		"ledger.retention": c.Ledger.Retention, "ledger.tombstone": c.Ledger.Tombstone, "ledger.timeout": c.Ledger.Timeout,
 		"ledger.sweep_every": c.Ledger.SweepEvery, "limits.header_timeout": c.Limits.HeaderTimeout, "limits.body_timeout": c.Limits.BodyTimeout,
-		"limits.idle_timeout": c.Limits.IdleTimeout, "limits.wait": c.Limits.Wait, "upstreams.idle_timeout": c.Upstreams.IdleTimeout,
+		"limits.idle_timeout": c.Limits.IdleTimeout, "limits.wait": c.Limits.Wait, "limits.stream_after": c.Limits.StreamAfter, "upstreams.idle_timeout": c.Upstreams.IdleTimeout,
 		"upstreams.dial_timeout": c.Upstreams.DialTimeout, "upstreams.tls_timeout": c.Upstreams.TLSTimeout, "drain.timeout": c.Drain.Timeout,
 	} {
 		positive(path, v > 0)
