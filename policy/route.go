@@ -27,8 +27,13 @@ type Route struct {
 	Path string
 
 	// Upstream the request is sent to: http or https, a host, perhaps a port, and
-	// perhaps a path that goes in front of the request's whole path. Required.
+	// perhaps a path that goes in front of the request's whole path. Required, but
+	// on a route of the egress proxy, which has none.
 	Upstream *url.URL
+
+	// Egress says that the route is for the egress proxy: the target is the request's
+	// own.
+	Egress bool
 
 	// StripPath is taken from the front of the request's path before the upstream's
 	// path is put there. It must be the beginning of Path, on a segment border.

@@ -117,7 +117,10 @@ func (t Target) String() string {
 
 // Origin is where a client addressed its request.
 type Origin struct {
-	// Host is the Host field or authority, as sent.
+	// Scheme is "http" or "https", for routes of the egress proxy.
+	Scheme string
+	// Host is the Host field or authority: as sent on the reverse proxy, as
+	// Destination.Host spells it on the egress proxy.
 	Host string
 }
 
@@ -126,6 +129,9 @@ type Origin struct {
 func (r *Route) Target(from Origin, escapedPath, rawQuery string) Target {
 	if escapedPath == "" {
 		escapedPath = "/"
+	}
+	if r.Egress {
+		return Target{Scheme: from.Scheme, Host: from.Host, Path: escapedPath, Query: rawQuery}
 	}
 	t := Target{
 		Scheme: r.Upstream.Scheme,

@@ -34,7 +34,11 @@ func prepare(r Route) (*Route, []error) {
 	}
 	r.Path = plainPath(r.Path)
 
-	r.Upstream = prepareUpstream(r.Upstream, bad)
+	if !r.Egress {
+		r.Upstream = prepareUpstream(r.Upstream, bad)
+	} else if r.Upstream != nil {
+		bad("upstream: a route of the egress proxy has none: the target is the request's own")
+	}
 
 	r.Methods = slices.Clone(r.Methods)
 	if len(r.Methods) == 0 {

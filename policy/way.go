@@ -19,6 +19,9 @@ func (r *Route) prepareWay(bad func(string, ...any)) {
 			bad("strip_path: must be the beginning of match.path, on a segment border")
 		}
 	}
+	if r.Egress && (r.StripPath != "" || r.HostField != "") {
+		bad("strip_path, host: are for routes with an upstream; through the egress proxy the target is the request's own")
+	}
 	if r.HostField != "" && r.HostField != HostOfClient {
 		if u, err := url.Parse("//" + r.HostField); err != nil || u.Host != r.HostField || checkHost(u.Hostname()) != nil {
 			bad("host: must be upstream, client, or a host name")

@@ -54,6 +54,10 @@ func (x *exchange) leaseStale() *answer {
 
 func (x *exchange) unreachable(a *attempt, err error) *answer {
 	r := a.record()
+	if f, ok := errors.AsType[*forbiddenError](err); ok {
+		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: r.State.String(),
+			detail: "The host " + strconv.Quote(x.target.Host) + " may not be reached: " + f.why + ". Nothing was sent."}}
+	}
 	return &answer{problem: &problem{code: codeUnreachable, id: x.id, record: &r, state: r.State.String(),
 		detail: "No request was sent to " + x.target.Scheme + "://" + x.target.Host + ": " + err.Error() + ". Send the same request with the same key again."}}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
@@ -74,6 +76,9 @@ type Config struct {
 	// Forwarded says what becomes of X-Forwarded-* and Forwarded.
 	Forwarded Forwarded
 
+	// Egress says how the egress proxy reaches its destinations.
+	Egress EgressConfig
+
 	// Upstream tunes the connections to upstreams.
 	Upstream UpstreamConfig
 
@@ -107,6 +112,17 @@ type UpstreamConfig struct {
 	MaxHeaderBytes int64
 }
 
+// EgressConfig says how the egress proxy reaches its destinations.
+type EgressConfig struct {
+	// AllowCIDRs are special-purpose addresses that may be reached all the same.
+	AllowCIDRs []netip.Prefix
+	// Parent is the proxy that destinations are reached through, http or https,
+	// perhaps with credentials. nil: they are reached directly. It resolves the
+	// names, so that AllowCIDRs and what is refused without them only concern
+	// destinations that are addresses.
+	Parent *url.URL
+}
+
 // Rules are the parts of a configuration that can be exchanged while requests
 // are served.
 type Rules struct {
@@ -114,6 +130,10 @@ type Rules struct {
 	Routes *policy.Table
 	// Callers are who may call; nil means one anonymous scope.
 	Callers *policy.Callers
+	// Egress decides where clients of the egress proxy may go; nil where there is no
+	// egress proxy. EgressRoutes are its routes, which Egress was made with.
+	Egress       *policy.Egress
+	EgressRoutes *policy.Table
 }
 
 // Forwarded says what becomes of the X-Forwarded-* and Forwarded fields.

@@ -15,13 +15,13 @@ import (
 // outgoingHeader is the client's header as the upstream gets it: without
 // hop-by-hop fields, without Fencepost's own, without fields that an
 // underscore makes look like others, and with the changes that this hop makes.
-func (p *Proxy) outgoingHeader(r *http.Request, fields *policy.FieldRule) http.Header {
+func (p *Proxy) outgoingHeader(r *http.Request, route *policy.Route) http.Header {
 	out := make(http.Header, len(r.Header)+2)
 	named := r.Header["Connection"]
 	for name, values := range r.Header {
 		switch {
 		case policy.HopByHop(name), ownField(name), name == "Expect",
-			strings.IndexByte(name, '_') >= 0,
+			!route.Egress && strings.IndexByte(name, '_') >= 0,
 			len(named) > 0 && policy.NamedInConnection(named, name):
 			continue
 		}
@@ -34,11 +34,15 @@ func (p *Proxy) outgoingHeader(r *http.Request, fields *policy.FieldRule) http.H
 		// Keeps Go's own name out of a request that had none.
 		out["User-Agent"] = []string{""}
 	}
-	p.forward(out, r)
-	for _, name := range fields.Remove {
+	if !route.Egress {
+		// Through the egress proxy nothing is added and nothing taken: what these
+		// fields say is the client's own.
+		p.forward(out, r)
+	}
+	for _, name := range route.Fields.Remove {
 		delete(out, name)
 	}
-	for name, value := range fields.Set {
+	for name, value := range route.Fields.Set {
 		out[name] = []string{value}
 	}
 	return out
@@ -129,7 +133,7 @@ func trailerOf(r *http.Request, keyHeader string) http.Header {
 
 // outgoing is the one request that is sent.
 func (x *exchange) outgoing(ctx context.Context) *http.Request {
-	h := x.p.outgoingHeader(x.req, &x.route.Fields)
+	h := x.p.outgoingHeader(x.req, x.route)
 	in := canonical(x.route.Key.Header)
 	value := x.req.Header[in]
 	delete(h, in)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ import (
 // copies more than this needs, and because it would let net/http send a keyed
 // request again.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
-	target := id.route.Target(policy.Origin{Host: r.Host}, r.URL.EscapedPath(), r.URL.RawQuery)
+	target := id.route.Target(id.origin, r.URL.EscapedPath(), r.URL.RawQuery)
 	if isUpgrade(r) {
 		p.upgrade(w, r, id, target)
 		return
@@ -35,8 +36,13 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
 	out := r.WithContext(i.trace(ctx))
 	out.RequestURI = ""
 	out.URL = targetURL(target)
+	if id.asSent {
+		sent := *r.URL
+		sent.Scheme, sent.Host = target.Scheme, target.Host
+		out.URL = &sent
+	}
 	out.Host = target.Host
-	out.Header = p.outgoingHeader(r, &id.route.Fields)
+	out.Header = p.outgoingHeader(r, id.route)
 	out.Close = false
 	p.passTrailer(out, r)
 	if r.ContentLength == 0 {
@@ -122,7 +128,7 @@ func (y *way) roundTrip(out *http.Request, t policy.Target) (*http.Response, err
 	if policy.SafeMethod(out.Method) {
 		return y.transport.RoundTrip(out)
 	}
-	conn, err := y.pool.Connect(out.Context(), t.Scheme, t.Addr())
+	conn, err := y.loose.Connect(out.Context(), t.Scheme, t.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +140,10 @@ func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.R
 	if ctx.Err() != nil {
 		// The caller left; nobody reads an answer.
 		panic(http.ErrAbortHandler)
+	}
+	if f, ok := errors.AsType[*forbiddenError](err); ok {
+		writeProblem(w, &problem{code: codeForbidden, detail: "The host " + strconv.Quote(t.Host) + " may not be reached: " + f.why + ". Nothing was sent."})
+		return
 	}
 	var se *upstream.SendError
 	if policy.SafeMethod(r.Method) || !errors.As(err, &se) || se.NotSent {
@@ -201,7 +211,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, id identity, tar
 			pr.Out.URL = targetURL(target)
 			pr.Out.Host = target.Host
 			up, conn := pr.Out.Header["Upgrade"], pr.Out.Header["Connection"]
-			pr.Out.Header = p.outgoingHeader(pr.In, &id.route.Fields)
+			pr.Out.Header = p.outgoingHeader(pr.In, id.route)
 			if up != nil {
 				pr.Out.Header["Upgrade"], pr.Out.Header["Connection"] = up, conn
 			}

@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,7 @@ type Proxy struct {
 	backlog  *backlog
 	finger   *policy.Fingerprinter
 	metrics  *metrics
+	tally    *tally
 	buffers  buffers
 	api      http.Handler
 	admin    http.Handler
@@ -42,6 +44,9 @@ type Proxy struct {
 	leaving  atomic.Bool
 	running  sync.WaitGroup
 	inFlight atomic.Int64
+
+	ownMu sync.Mutex
+	own   []netip.AddrPort
 }
 
 // New makes a Proxy. It starts a sweep of expired records in the background;
@@ -60,7 +65,8 @@ func New(cfg Config) (*Proxy, error) {
 	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics, cfg.Vault)
 	p.waiters = newWaiters(p.ledger, cfg.MaxWaiters)
 	p.backlog = newBacklog(p, cfg.MaxPending, cfg.MaxPendingBytes)
-	p.ways = newWays(cfg.Upstream)
+	p.tally = newTally()
+	p.ways = newWays(cfg.Upstream, p.egressDial(cfg.Egress, cfg.Upstream.DialTimeout))
 	if err := p.Reload(cfg.Rules); err != nil {
 		return nil, err
 	}
@@ -79,9 +85,11 @@ func (p *Proxy) Reload(r Rules) error {
 	if r.Routes == nil {
 		return errors.New("proxy: Rules.Routes is required")
 	}
-	l := &loaded{Rules: r}
-	var err error
-	if l.ways, err = p.ways.forRoutes(r.Routes.Routes()); err != nil {
+	if r.Egress != nil && r.EgressRoutes == nil {
+		return errors.New("proxy: Rules.EgressRoutes is required where there is an Egress")
+	}
+	l, err := p.ways.load(r)
+	if err != nil {
 		return err
 	}
 	p.rules.Store(l)

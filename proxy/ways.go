@@ -18,56 +18,88 @@ import (
 type way struct {
 	// pool sends what must be sent once.
 	pool *upstream.Pool
+	// loose sends, once, what is not governed. It is pool, but for the egress proxy:
+	// there it takes HTTP/2 where it can, which some clients cannot do without.
+	loose *upstream.Pool
 	// transport sends what is safe to send again.
 	transport *http.Transport
+	dial      dialFunc
+}
+
+// wayKey tells ways apart.
+type wayKey struct {
+	rule   policy.ConnectRule
+	egress bool
 }
 
 // ways makes and keeps the ways of the rules in force. Routes with the same
 // ConnectRule share one, also across a reload, so that connections are kept.
 type ways struct {
 	config UpstreamConfig
-	// plain is the way without a rule of a route.
-	plain *way
+	dials  map[bool]dialFunc // by wayKey.egress
+	// plain and plainEgress are the ways without a rule of a route.
+	plain, plainEgress *way
 
 	mu   sync.Mutex
-	made map[policy.ConnectRule]*way
+	made map[wayKey]*way
 }
 
-func newWays(c UpstreamConfig) *ways {
-	plain, err := newWay(c, policy.ConnectRule{})
-	if err != nil {
-		panic(err) // unreachable: there is nothing to read in it
+// loaded are rules with the ways that their routes need.
+type loaded struct {
+	Rules
+	ways        map[*policy.Route]*way
+	plainEgress *way
+}
+
+func newWays(c UpstreamConfig, egress dialFunc) *ways {
+	d := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 30 * time.Second}
+	s := &ways{config: c, dials: map[bool]dialFunc{false: d.DialContext, true: egress}}
+	var err, egressErr error
+	s.plain, err = s.make(wayKey{})
+	s.plainEgress, egressErr = s.make(wayKey{egress: true})
+	if err != nil || egressErr != nil {
+		panic(errors.Join(err, egressErr)) // unreachable: there is nothing to read in them
 	}
-	return &ways{config: c, plain: plain, made: map[policy.ConnectRule]*way{{}: plain}}
+	s.made = s.standard()
+	return s
 }
 
-// forRoutes gives the way of each route. Ways that no route needs any more are
-// left to the requests under way; their connections close when they have idled.
-func (s *ways) forRoutes(routes []*policy.Route) (map[*policy.Route]*way, error) {
+func (s *ways) standard() map[wayKey]*way {
+	return map[wayKey]*way{{}: s.plain, {egress: true}: s.plainEgress}
+}
+
+// load finds the way of each route. Ways that no route needs any more are left to
+// the requests under way; their connections close when they have idled.
+func (s *ways) load(r Rules) (*loaded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := map[policy.ConnectRule]*way{{}: s.plain}
-	of := make(map[*policy.Route]*way, len(routes))
+	routes := r.Routes.Routes()
+	if r.EgressRoutes != nil {
+		routes = append(routes, r.EgressRoutes.Routes()...)
+	}
+	next := s.standard()
+	l := &loaded{Rules: r, plainEgress: s.plainEgress, ways: make(map[*policy.Route]*way, len(routes))}
 	var errs []error
-	for _, r := range routes {
-		w := next[r.Connect]
+	for _, route := range routes {
+		key := wayKey{route.Connect, route.Egress}
+		w := next[key]
 		if w == nil {
-			w = s.made[r.Connect]
+			w = s.made[key]
 		}
 		if w == nil {
 			var err error
-			if w, err = newWay(s.config, r.Connect); err != nil {
-				errs = append(errs, fmt.Errorf("route %q: %w", r.Name, err))
+			if w, err = s.make(key); err != nil {
+				errs = append(errs, fmt.Errorf("route %q: %w", route.Name, err))
 				continue
 			}
 		}
-		next[r.Connect], of[r] = w, w
+		next[key], l.ways[route] = w, w
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	s.made = next
-	return of, nil
+	return l, nil
 }
 
 // idle is how many connections wait for a request.
@@ -86,16 +118,26 @@ func (s *ways) close() {
 	defer s.mu.Unlock()
 	for _, w := range s.made {
 		w.pool.Close()
+		w.loose.Close()
 		w.transport.CloseIdleConnections()
 	}
 }
 
-func newWay(c UpstreamConfig, rule policy.ConnectRule) (*way, error) {
-	config, err := clientTLS(c, rule)
+func (s *ways) make(key wayKey) (*way, error) {
+	config, err := clientTLS(s.config, key.rule)
 	if err != nil {
 		return nil, err
 	}
-	return &way{pool: newPool(c, rule, config), transport: newTransport(c, rule, config)}, nil
+	dial := s.dials[key.egress]
+	w := &way{dial: dial, pool: newPool(s.config, key.rule, config, dial)}
+	w.loose = w.pool
+	rule := key.rule
+	if key.egress && rule.HTTP == policy.HTTP1 {
+		rule.HTTP = policy.HTTP2
+		w.loose = newPool(s.config, rule, config, dial)
+	}
+	w.transport = newTransport(s.config, rule, config, dial)
+	return w, nil
 }
 
 // clientTLS is the TLS configuration of a rule.
@@ -117,9 +159,9 @@ func clientTLS(c UpstreamConfig, rule policy.ConnectRule) (*tls.Config, error) {
 	return config, nil
 }
 
-func newPool(c UpstreamConfig, rule policy.ConnectRule, config *tls.Config) *upstream.Pool {
+func newPool(c UpstreamConfig, rule policy.ConnectRule, config *tls.Config, dial dialFunc) *upstream.Pool {
 	return upstream.New(upstream.Options{
-		TLS: config, HTTP2: rule.HTTP == policy.HTTP2, H2C: rule.HTTP == policy.H2C,
+		TLS: config, HTTP2: rule.HTTP == policy.HTTP2, H2C: rule.HTTP == policy.H2C, DialContext: dial,
 		MaxIdlePerHost: c.MaxIdle, MaxConnsPerHost: c.MaxConns,
 		MaxHeaderBytes: c.MaxHeaderBytes, IdleTimeout: c.IdleTimeout, DialTimeout: c.DialTimeout, TLSHandshakeTimeout: c.TLSTimeout,
 	})
@@ -128,22 +170,15 @@ func newPool(c UpstreamConfig, rule policy.ConnectRule, config *tls.Config) *ups
 // newTransport is the transport for what is safe to send again. It changes
 // nothing on the way: no compression of its own, no proxy picked up from the
 // environment.
-func newTransport(c UpstreamConfig, rule policy.ConnectRule, config *tls.Config) *http.Transport {
-	d := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 30 * time.Second}
+func newTransport(c UpstreamConfig, rule policy.ConnectRule, config *tls.Config, dial dialFunc) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(rule.HTTP != policy.H2C)
 	protocols.SetHTTP2(rule.HTTP == policy.HTTP2)
 	protocols.SetUnencryptedHTTP2(rule.HTTP == policy.H2C)
 	return &http.Transport{
-		Proxy: nil, DialContext: d.DialContext, DisableCompression: true, Protocols: protocols,
+		Proxy: nil, DialContext: dial, DisableCompression: true, Protocols: protocols,
 		MaxIdleConns: 0, MaxIdleConnsPerHost: c.MaxIdle, IdleConnTimeout: c.IdleTimeout,
 		TLSClientConfig: config, TLSHandshakeTimeout: c.TLSTimeout, MaxResponseHeaderBytes: c.MaxHeaderBytes,
 		WriteBufferSize: bufferSize / 4, ReadBufferSize: bufferSize / 4,
 	}
-}
-
-// loaded are rules with the ways that their routes need.
-type loaded struct {
-	Rules
-	ways map[*policy.Route]*way
 }

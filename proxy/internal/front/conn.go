@@ -34,15 +34,64 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-type connKey struct{}
+// Tagged is a connection that carries what is known about it, through TLS and
+// net/http, to the handlers of its requests.
+type Tagged struct {
+	net.Conn
+	// First is read before the connection: what was read from it already.
+	First []byte
+	Tag   any
+}
+
+// Read gives First, and then what comes.
+func (t *Tagged) Read(b []byte) (int, error) {
+	if len(t.First) > 0 {
+		n := copy(b, t.First)
+		t.First = t.First[n:]
+		return n, nil
+	}
+	return t.Conn.Read(b)
+}
+
+// CloseWrite ends our side of the connection.
+func (t *Tagged) CloseWrite() error {
+	if half, ok := t.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+type (
+	connKey struct{}
+	tagKey  struct{}
+)
 
 // ConnContext is for http.Server: it lets handlers reach what is known of their
 // connection.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if mine, ok := c.(*conn); ok {
-		return context.WithValue(ctx, connKey{}, mine)
+		ctx = context.WithValue(ctx, connKey{}, mine)
+		c = mine.Conn
+	}
+	if s, ok := c.(*tls.Conn); ok {
+		c = s.NetConn()
+	}
+	if t, ok := c.(*Tagged); ok {
+		ctx = context.WithValue(ctx, tagKey{}, t.Tag)
 	}
 	return ctx
+}
+
+// Tag returns what a request's connection carries, or nil.
+func Tag(r *http.Request) any { return r.Context().Value(tagKey{}) }
+
+// Raw returns the connection that a hijacked one stands on. What was not read
+// through the hijacked one is read from it.
+func Raw(c net.Conn) net.Conn {
+	if mine, ok := c.(*conn); ok {
+		return mine.Conn
+	}
+	return c
 }
 
 func of(r *http.Request) *conn {

@@ -44,6 +44,9 @@ func (q *Queue) PushTLS(c *tls.Conn) {
 	q.Push(&conn{Conn: c, in: newInspector(q.maxLine), tls: &state})
 }
 
+// PushPlain hands a connection over that speaks HTTP/1.1 without TLS.
+func (q *Queue) PushPlain(c net.Conn) { q.Push(&conn{Conn: c, in: newInspector(q.maxLine)}) }
+
 // Accept waits for the next connection.
 func (q *Queue) Accept() (net.Conn, error) {
 	select {
