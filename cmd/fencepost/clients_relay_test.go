@@ -31,10 +31,13 @@ type relayed struct {
 	key      string        // that Fencepost answered with
 	lose     int           // how many answers are to be lost yet
 	half     bool          // a lost answer is cut in its body
-	// told is when Fencepost last asked to come again later, and heeded whether each
-	// request after that came no sooner.
-	told   time.Time
-	heeded bool
+	// release is what a test has kept to let an answer go that is held.
+	release func()
+	// told is when Fencepost last asked to come again later, last when a request last
+	// came, and hasty whether one came sooner than it was asked to. One that comes as
+	// late as after a timeout may be of a client that was not told.
+	told, last time.Time
+	hasty      bool
 	// arrived and answered are called without the lock; each may be nil.
 	arrived  func(n int)
 	answered func(resp *http.Response)
@@ -70,7 +73,7 @@ func (r *relay) locked(name string, f func(*relayed)) {
 	defer r.mu.Unlock()
 	c := r.calls[name]
 	if c == nil {
-		c = &relayed{heeded: true}
+		c = &relayed{}
 		r.calls[name] = c
 	}
 	f(c)
@@ -102,9 +105,10 @@ func (r *relay) arrive(p *httputil.ProxyRequest, to *url.URL) {
 	r.locked(callOf(p.In), func(p *relayed) {
 		p.arrivals++
 		p.headers = append(p.headers, head)
-		if !p.told.IsZero() && time.Since(p.told) < 900*time.Millisecond {
-			p.heeded = false
+		if !p.told.IsZero() && time.Since(p.told) < 900*time.Millisecond && time.Since(p.last) < impatient*9/10*time.Millisecond {
+			p.hasty = true
 		}
+		p.last = time.Now()
 		c = *p
 	})
 	if c.arrived != nil {
