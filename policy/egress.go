@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -96,14 +97,17 @@ func ParseDestination(authority string, standard uint16) (Destination, error) {
 	} else {
 		host = unbracket(host)
 	}
+	if port == "" && standard == 0 {
+		return Destination{}, errors.New("write it as host:port")
+	}
 	d := Destination{Name: strings.ToLower(strings.TrimSuffix(host, ".")), Port: standard}
 	if addr, err := netip.ParseAddr(d.Name); err == nil {
 		if addr.Zone() != "" {
 			return Destination{}, errors.New("an address with a zone is only good on one machine")
 		}
 		d.Name = addr.Unmap().String()
-	} else if err := checkHost(d.Name); err != nil {
-		return Destination{}, err
+	} else if err := checkHost(d.Name); err != nil || authority[0] == '[' {
+		return Destination{}, cmp.Or(err, errors.New("only an IPv6 address stands in brackets"))
 	}
 	if port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)

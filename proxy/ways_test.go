@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +37,7 @@ func secureProvider(t *testing.T, http2 bool, clients *x509.CertPool) (*provider
 	}
 	p.Server = httptest.NewUnstartedServer(p)
 	p.EnableHTTP2 = http2
+	p.Config.ErrorLog = log.New(io.Discard, "", 0)
 	if clients != nil {
 		p.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
 	}

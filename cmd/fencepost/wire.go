@@ -13,12 +13,19 @@ import (
 
 // rulesOf makes the reloadable part of a configuration.
 func rulesOf(c *config.Config) (proxy.Rules, error) {
-	routes, err := c.PolicyRoutes()
+	routes, egressRoutes, err := c.PolicyRoutes()
 	if err != nil {
 		return proxy.Rules{}, err
 	}
-	callers, err := c.PolicyCallers()
-	return proxy.Rules{Routes: routes, Callers: callers}, err
+	rules := proxy.Rules{Routes: routes}
+	if c.Egress.On() {
+		rules.EgressRoutes = egressRoutes
+		if rules.Egress, err = c.Egress.Policy(egressRoutes); err != nil {
+			return rules, fmt.Errorf("egress: %w", err)
+		}
+	}
+	rules.Callers, err = c.PolicyCallers()
+	return rules, err
 }
 
 // proxyConfig turns the configuration into the proxy's.
@@ -37,6 +44,12 @@ func proxyConfig(c *config.Config, rules proxy.Rules, store keystore.Store, inst
 		},
 	}
 	var err error
+	if pc.Egress.AllowCIDRs, err = c.Egress.CIDRs(); err != nil {
+		return pc, fmt.Errorf("egress: %w", err)
+	}
+	if pc.Egress.Parent, err = c.Egress.ParentURL(); err != nil {
+		return pc, fmt.Errorf("egress.parent: %w", err)
+	}
 	if pc.Vault, err = c.Ledger.Vault(); err != nil {
 		return pc, fmt.Errorf("ledger.seal: %w", err)
 	}

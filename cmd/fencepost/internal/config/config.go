@@ -17,6 +17,7 @@ type Config struct {
 	TLS            TLS      `yaml:"tls"`
 	AllowAnonymous bool     `yaml:"allow_anonymous"`
 	Admin          Admin    `yaml:"admin"`
+	Egress         Egress   `yaml:"egress"`
 	Ledger         Ledger   `yaml:"ledger"`
 	Callers        []Caller `yaml:"callers"`
 	Routes         []Route  `yaml:"routes"`
@@ -37,6 +38,24 @@ type TLS struct {
 type Admin struct {
 	Listen string `yaml:"listen"`
 	Token  Secret `yaml:"token"`
+}
+
+// Egress is the egress proxy.
+type Egress struct {
+	Listen     string   `yaml:"listen"`
+	Mode       string   `yaml:"mode"`
+	Allow      []string `yaml:"allow"`
+	AllowCIDRs []string `yaml:"allow_cidrs"`
+	Ports      []int    `yaml:"ports"`
+	Parent     Secret   `yaml:"parent"`
+	MaxTunnels int      `yaml:"max_tunnels"`
+	TunnelIdle Duration `yaml:"tunnel_idle"`
+	CA         EgressCA `yaml:"ca"`
+}
+
+// EgressCA says where the authority is that signs for intercepted hosts.
+type EgressCA struct {
+	Dir string `yaml:"dir"`
 }
 
 // Ledger says where records are kept and for how long.
@@ -251,6 +270,9 @@ func Default() *Config {
 			URL: "sqlite://fencepost.db", Retention: Duration(24 * time.Hour), Tombstone: Duration(720 * time.Hour),
 			Timeout: Duration(2 * time.Second), OwnerDeadline: Duration(30 * time.Second), SweepEvery: Duration(time.Minute),
 			OnRollback: "refuse", CompressFrom: 4 << 10,
+		},
+		Egress: Egress{
+			Mode: "enforce", Allow: []string{}, AllowCIDRs: []string{}, Ports: []int{443, 80}, MaxTunnels: 10_000, TunnelIdle: Duration(10 * time.Minute), CA: EgressCA{Dir: "ca"},
 		},
 		Forwarded: "off",
 		Limits: Limits{

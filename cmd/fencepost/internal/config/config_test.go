@@ -196,6 +196,9 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 			[]string{"Content-Length is set on the way", "Fencepost-Lease is one of", "Idempotency-Key holds the key", "the value of X-Ok has a control", "Connection is hop-by-hop", `"a b" is not a field name`, "X-Ok is set too"}},
 		"seals": {"ledger:\n  seal:\n  - {id: a, key: hunter2secret}\n  - {id: b c, key: " + sealKeyOfTests + "}\n  - {id: a, key: " + strings.Repeat("0f", 32) + "}\n" + small,
 			[]string{"3:13: ledger.seal[0].key: is not 32 bytes in base64 or hexadecimal", "4:6: ledger.seal[1].id: must be 1 to 32", "5:6: ledger.seal[2].id: is already taken"}},
+		"egress without its authority": {"egress: {listen: '127.0.0.1:0', ca: {dir: /nope}}\n" + small, []string{"1:38: egress.ca.dir:", "fencepost ca init"}},
+		"egress mistakes": {"egress: {listen: '0.0.0.0:3128', mode: maybe, allow: ['https://x', '*.1.2.3.4'], allow_cidrs: [10.0.0.1/8, 10.0.0.0.0], ports: [0], parent: 'socks5://user:hunter2secret@x', max_tunnels: 0, ca: {dir: /tmp}}\nroutes: [{name: a}, {name: b, strip_path: /x, match: {path: /x}}]\n",
+			[]string{`"maybe" is not one of enforce, report`, "ports: 0 is not a port", "allow[0]: is not a host name", "allow[1]: an address has no names below it", "did you mean 10.0.0.0/8", `"10.0.0.0.0" is not a range`, "egress.parent: is not a proxy's URL", "egress.max_tunnels: must be more than zero", "can be reached from other machines", "strip_path, host: are for routes with an upstream"}},
 		"callers that clash": {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
 	} {
 		_, err := Parse("f.yaml", []byte(c.text), noEnv)

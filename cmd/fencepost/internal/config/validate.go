@@ -64,6 +64,7 @@ func (c *Config) validate(k *checker) {
 	}
 	c.Ledger.validateSeal(k)
 	c.validateListeners(k)
+	c.validateEgress(k)
 	c.validateCallers(k)
 	c.validateRoutes(k)
 }
