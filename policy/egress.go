@@ -19,6 +19,8 @@ type EgressRule struct {
 	Allow []string
 	// Ports that may be asked for. Default: 443 and 80.
 	Ports []uint16
+	// AnyPort lets every port be asked for.
+	AnyPort bool
 	// Report lets through what is not allowed, and only reports it: for a roll-out.
 	Report bool
 }
@@ -28,6 +30,7 @@ type Egress struct {
 	allow  []hostPattern
 	all    bool
 	ports  []uint16
+	any    bool // every port
 	report bool
 	routes *Table
 }
@@ -35,7 +38,7 @@ type Egress struct {
 // NewEgress checks a rule. routes are those of the egress proxy: each host that one
 // of them names is allowed too.
 func NewEgress(rule EgressRule, routes *Table) (*Egress, error) {
-	e := &Egress{ports: slices.Clone(rule.Ports), report: rule.Report, routes: routes}
+	e := &Egress{ports: slices.Clone(rule.Ports), any: rule.AnyPort, report: rule.Report, routes: routes}
 	if len(e.ports) == 0 {
 		e.ports = []uint16{443, 80}
 	}
@@ -133,7 +136,7 @@ func (d Destination) Host(scheme string) string {
 }
 
 // PortAllowed reports whether a port may be asked for.
-func (e *Egress) PortAllowed(port uint16) bool { return slices.Contains(e.ports, port) }
+func (e *Egress) PortAllowed(port uint16) bool { return e.any || slices.Contains(e.ports, port) }
 
 // Decide says what becomes of a wish to reach d. reported is true where it is let
 // through only because what is not allowed is reported, not refused.

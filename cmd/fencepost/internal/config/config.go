@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"time"
@@ -47,6 +48,7 @@ type Egress struct {
 	Allow      []string `yaml:"allow"`
 	AllowCIDRs []string `yaml:"allow_cidrs"`
 	Ports      []int    `yaml:"ports"`
+	AnyPort    bool     `yaml:"any_port"`
 	Parent     Secret   `yaml:"parent"`
 	MaxTunnels int      `yaml:"max_tunnels"`
 	TunnelIdle Duration `yaml:"tunnel_idle"`
@@ -360,4 +362,22 @@ func (c *Config) Check() error {
 		return &Problems{File: "configuration", List: arrange(list)}
 	}
 	return nil
+}
+
+// ForRun is the configuration of `run` without a file: every host may be reached
+// and is looked into, requests that bring a key are governed, and others pass. What
+// it keeps is in the folder state.
+func ForRun(state, adminToken string) *Config {
+	c := Default()
+	c.Listen, c.Admin.Listen, c.Egress.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Admin.Token = Secret(adminToken)
+	c.Egress.Allow, c.Egress.AnyPort = []string{"*"}, true
+	c.Egress.CA.Dir = filepath.Join(state, "ca")
+	c.Ledger.URL = Secret("sqlite://" + filepath.Join(state, "run.db"))
+	c.Log.Level, c.Log.Format = "error", "text"
+	var r Route
+	r.defaults()
+	r.Name, r.Key.Missing = "all", "pass"
+	c.Routes = []Route{r}
+	return c
 }

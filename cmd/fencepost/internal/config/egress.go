@@ -16,7 +16,7 @@ func (e *Egress) On() bool { return e.Listen != "" }
 // Policy turns the section into the policy package's. routes are those of the
 // egress proxy.
 func (e *Egress) Policy(routes *policy.Table) (*policy.Egress, error) {
-	rule := policy.EgressRule{Allow: e.Allow, Report: e.Mode == "report"}
+	rule := policy.EgressRule{Allow: e.Allow, AnyPort: e.AnyPort, Report: e.Mode == "report"}
 	var problems []error
 	for _, p := range e.Ports {
 		if p < 1 || p > 65535 {
@@ -76,7 +76,7 @@ func (c *Config) validateEgress(k *checker) {
 	if e.TunnelIdle <= 0 {
 		k.fail("egress.tunnel_idle", "must be more than zero")
 	}
-	if len(e.Ports) == 0 {
+	if len(e.Ports) == 0 && !e.AnyPort {
 		k.fail("egress.ports", "names none, so nothing could be reached")
 	}
 	none, _ := policy.NewTable(nil)

@@ -15,7 +15,7 @@ func (c *Config) Fixed(next *Config) []string {
 		case "egress":
 			// Where clients may go is exchanged; how the proxy is reached, and reaches, not.
 			old, now := c.Egress, next.Egress
-			old.Allow, old.Mode, old.Ports = now.Allow, now.Mode, now.Ports
+			old.Allow, old.Mode, old.Ports, old.AnyPort = now.Allow, now.Mode, now.Ports, now.AnyPort
 			if !reflect.DeepEqual(old, now) {
 				out = append(out, "egress (but for allow, mode and ports)")
 			}
