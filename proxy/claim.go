@@ -213,7 +213,7 @@ func (x *exchange) reconsider(ctx context.Context, rep keystore.Reply) (keystore
 		}
 	}
 	r := &rep.Record
-	s := policy.Situation{Sent: true, Deduplicates: x.route.UpstreamKey.Deduplicates, SinceFirst: rep.Now.Sub(r.FirstSentAt)}
+	s := policy.Situation{Sent: true, Deduplicates: x.route.UpstreamKey.Recognises(x.req.Method), SinceFirst: rep.Now.Sub(r.FirstSentAt)}
 	if r.FirstSentAt.IsZero() || policy.Recover(s) != policy.ActionResend {
 		return rep, false
 	}
