@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"fencepost/keystore"
@@ -33,7 +34,9 @@ func check(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	fmt.Fprintf(stdout, "configuration: ok, %d route(s), %d caller(s)\n", len(c.Routes), len(c.Callers))
-
+	if used := profilesOf(c); len(used) > 0 {
+		fmt.Fprintf(stdout, "profiles: %s\n", strings.Join(used, ", "))
+	}
 	if *noLedger {
 		return exitOK
 	}

@@ -119,7 +119,7 @@ func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
 	s.admin = httpServer(c, p.Admin(), log)
 	go s.run(s.main, lis)
 	go s.run(s.admin, adminLis)
-	log.Info("serving", "version", versionString(), "listen", lis.Addr().String(), "admin", adminLis.Addr().String(), "instance", instance, "routes", len(c.Routes), "callers", len(c.Callers))
+	log.Info("serving", "version", versionString(), "listen", lis.Addr().String(), "admin", adminLis.Addr().String(), "instance", instance, "routes", len(c.Routes), "profiles", profilesOf(c), "callers", len(c.Callers))
 	return s, nil
 }
 
@@ -168,7 +168,7 @@ func (s *server) reload(from *settings) {
 		s.log.Error("reload refused; the old configuration stays in force", "error", err)
 		return
 	}
-	s.log.Info("reloaded", "routes", len(s.config.Routes), "callers", len(s.config.Callers))
+	s.log.Info("reloaded", "routes", len(s.config.Routes), "profiles", profilesOf(s.config), "callers", len(s.config.Callers))
 }
 
 func (s *server) swap(from *settings) error {

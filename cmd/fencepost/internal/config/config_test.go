@@ -52,6 +52,7 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	r.Reconcile.Confirmed, r.Reconcile.NotFound, r.Reconcile.Complete = "lookup.status == 200 && size(lookup.json.data) == 1", "lookup.status == 404 || size(lookup.json.data) == 0", true
 	r.Reconcile.Response = Response{201, "lookup.json.data[0]"}
 	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
+	r.UpstreamKey.Methods = []string{"POST"}
 	want.Routes = []Route{r}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the example is not the defaults:\n got %+v\nwant %+v", c, want)
@@ -277,7 +278,7 @@ func TestAReloadMustNotMoveEveryKeyToAnotherScope(t *testing.T) {
 // TestTheDocumentsConfigurationsAreValid: what a reader copies must be accepted.
 func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
 	checked := 0
-	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md"} {
+	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md", "docs/providers.md"} {
 		text, err := os.ReadFile(filepath.Join("../../../..", file))
 		if err != nil {
 			t.Fatal(err)
