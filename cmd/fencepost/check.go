@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"fencepost/keystore"
@@ -34,8 +33,8 @@ func check(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	fmt.Fprintf(stdout, "configuration: ok, %d route(s), %d caller(s)\n", len(c.Routes), len(c.Callers))
-	if used := profilesOf(c); len(used) > 0 {
-		fmt.Fprintf(stdout, "profiles: %s\n", strings.Join(used, ", "))
+	if used := profilesOf(c); used != "" {
+		fmt.Fprintf(stdout, "profiles: %s\n", used)
 	}
 	if *noLedger {
 		return exitOK

@@ -29,13 +29,13 @@ func profile(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// profilesOf says which routes start from which profile.
-func profilesOf(c *config.Config) []string {
+// profilesOf says which routes start from which profile; "" is none.
+func profilesOf(c *config.Config) string {
 	var out []string
 	for i := range c.Routes {
 		if r := &c.Routes[i]; r.Profile != "" {
 			out = append(out, r.Name+" ("+r.Profile+")")
 		}
 	}
-	return out
+	return strings.Join(out, ", ")
 }

@@ -163,7 +163,7 @@ routes:
 		t.Fatal(err)
 	}
 	p := launch(t, nil, "serve", "--config", file)
-	if !strings.Contains(p.logged(), `"profiles":["messages (slack)","orders (paypal)"]`) {
+	if !strings.Contains(p.logged(), `"profiles":"messages (slack), orders (paypal)"`) {
 		t.Errorf("the log does not name the profiles:\n%s", p.logged())
 	}
 
