@@ -19,7 +19,10 @@ import (
 // What an older version could not read safely raises format, and [Decode]
 // refuses it.
 const (
-	format = 1
+	format = 2
+	// plainFormat is what a record says that has neither a sealed nor a compressed
+	// response: older versions read it. They would replay the others as they lie.
+	plainFormat = 1
 
 	fFormat      = 1
 	fOperation   = 2
@@ -56,6 +59,9 @@ const (
 	oBodySize = 5
 	oSHA256   = 6
 	oRetained = 7
+	oCoding   = 8
+	oSealKey  = 9
+	oSealed   = 10
 
 	pName  = 1
 	pValue = 2
@@ -137,12 +143,26 @@ func (b *encoder) fields(n protowire.Number, fs []Field) {
 	}
 }
 
+// outcomeDetail appends what a [Vault] seals of an outcome.
+func (b *encoder) outcomeDetail(o *Outcome) {
+	b.fields(oHeader, o.Header)
+	b.fields(oTrailer, o.Trailer)
+	b.text(oSHA256, o.BodySHA256)
+}
+
+func formatOf(r *Record) uint64 {
+	if o := r.Outcome; o != nil && (o.Coding != "" || o.SealKey != "") {
+		return format
+	}
+	return plainFormat
+}
+
 // Encode returns the stored form of r without its [Columns]. Instants that are
 // [StampNow] stay so in it: the moment of the write is the Updated column, and
 // [Decode] puts it back.
 func Encode(r *Record) []byte {
 	b := make(encoder, 0, 512+160*len(r.History))
-	b.number(fFormat, format)
+	b.number(fFormat, formatOf(r))
 	b.text(fOperation, r.Operation)
 	b.text(fFingerprint, r.Fingerprint)
 	b.text(fMethod, r.Method)
@@ -166,11 +186,12 @@ func Encode(r *Record) []byte {
 		b.message(fOutcome, func(b *encoder) {
 			b.text(oSource, string(o.Source))
 			b.number(oStatus, uint64(o.Status))
-			b.fields(oHeader, o.Header)
-			b.fields(oTrailer, o.Trailer)
+			b.outcomeDetail(o)
 			b.number(oBodySize, uint64(o.BodySize))
-			b.text(oSHA256, o.BodySHA256)
 			b.flag(oRetained, o.Retained)
+			b.text(oCoding, o.Coding)
+			b.text(oSealKey, o.SealKey)
+			b.text(oSealed, string(o.Sealed))
 		})
 	}
 	b.flag(fTombstone, r.Tombstone)
@@ -279,7 +300,7 @@ func Decode(id ID, c Columns, b []byte) (Record, error) {
 	switch {
 	case err == nil && stored > format:
 		return Record{}, fmt.Errorf("keystore: the record of operation %q in scope %q has stored form %d and this version reads %d; run the version of Fencepost that wrote it", id.Key, id.Scope, stored, format)
-	case err == nil && stored != format:
+	case err == nil && stored < plainFormat:
 		err = errDamaged
 	}
 	if err == nil && (c.State < Reserved || c.State > Abandoned) {
@@ -391,6 +412,12 @@ func (o *Outcome) set(x field) error {
 		o.BodySHA256 = x.text
 	case oRetained:
 		o.Retained = x.v != 0
+	case oCoding:
+		o.Coding = x.text
+	case oSealKey:
+		o.SealKey = x.text
+	case oSealed:
+		o.Sealed = []byte(x.text)
 	}
 	return nil
 }

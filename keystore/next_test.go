@@ -428,7 +428,7 @@ func TestADamagedFormIsRefused(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"nothing": nil, "text": []byte("hello"), "JSON": []byte(`{"f":1}`), "zeros": make([]byte, 100),
-		"no format": whole[2:], "a later format": append([]byte{8, 2}, whole[2:]...),
+		"no format": whole[2:], "a later format": append([]byte{8, format + 1}, whole[2:]...),
 	} {
 		if _, err := Decode(r.ID, c, b); err == nil {
 			t.Errorf("%s was read", name)

@@ -122,6 +122,12 @@ type Outcome struct {
 	BodySize int64 `json:"body_size"`
 	// BodySHA256 is the hex digest of the whole body, kept or not.
 	BodySHA256 string `json:"body_sha256,omitempty"`
+	// Coding says how the body is compressed where it is stored, "" not at all;
+	// SealKey is the id of the key that it is sealed with, "" for none, and Sealed
+	// then holds the header, trailer and digest. See [Vault].
+	Coding  string `json:"-"`
+	SealKey string `json:"-"`
+	Sealed  []byte `json:"-"`
 	// Retained says that the body is stored and can be replayed. An empty body
 	// is always retained.
 	Retained bool `json:"retained"`

@@ -28,8 +28,29 @@ type Route struct {
 	Path string
 
 	// Upstream the request is sent to: http or https, a host, perhaps a port, and
-	// perhaps a path that goes in front of the request's whole path. Required.
+	// perhaps a path that goes in front of the request's whole path. Required, but
+	// on a route of the egress proxy, which has none.
 	Upstream *url.URL
+
+	// Egress says that the route is for the egress proxy: the target is the request's
+	// own.
+	Egress bool
+
+	// StripPath is taken from the front of the request's path before the upstream's
+	// path is put there. It must be the beginning of Path, on a segment border.
+	StripPath string
+
+	// HostField is the Host that the upstream gets: "" is the upstream's own,
+	// HostOfClient what the client sent, anything else is sent as it stands. It is
+	// part of the target, and so of the fingerprint.
+	HostField string
+
+	// Connect says how the upstream is connected to.
+	Connect ConnectRule
+
+	// Fields are changes to the request's header on its way. They are in no
+	// fingerprint: a credential that is put in here may change between retries.
+	Fields FieldRule
 
 	// Enforce turns the route's rules on. Without it the route is a plain reverse proxy.
 	Enforce bool
@@ -62,6 +83,46 @@ type Route struct {
 	Capture []CaptureRule
 	// Reconcile asks the provider about an unknown outcome; nil is no way to ask.
 	Reconcile *Reconciler
+}
+
+// HostOfClient is the Route.HostField that passes the client's Host on.
+const HostOfClient = "client"
+
+// ConnectRule says how an upstream is connected to. It is comparable: routes with
+// equal rules share connections.
+type ConnectRule struct {
+	// HTTP is the protocol's version. The default speaks HTTP/1.1, on which alone
+	// "no byte has left" can be counted.
+	HTTP HTTPVersion
+	// ServerName is the name that TLS asks for and checks, where it is not the
+	// upstream's host.
+	ServerName string
+	// Roots are the certificate authorities that the upstream is checked against,
+	// PEM. Default: the proxy's.
+	Roots string
+	// Certificate and Key are what the client shows of itself, PEM. The key is a
+	// secret.
+	Certificate, Key string
+}
+
+// HTTPVersion is what is spoken to an upstream.
+type HTTPVersion uint8
+
+const (
+	// HTTP1 is HTTP/1.1. The zero value.
+	HTTP1 HTTPVersion = iota
+	// HTTP2 offers HTTP/2 by ALPN, and speaks HTTP/1.1 where the upstream prefers it.
+	HTTP2
+	// H2C is HTTP/2 without TLS, by prior knowledge.
+	H2C
+)
+
+// FieldRule changes a request's header on its way to the upstream.
+type FieldRule struct {
+	// Set gives fields the value named, whatever the client sent. Remove takes
+	// fields out. Names are in canonical form once they are in a Table.
+	Set    map[string]string
+	Remove []string
 }
 
 // LeaseRule says whether a request must be made under a lease, and whose.

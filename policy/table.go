@@ -84,6 +84,14 @@ func (t *Table) Match(host, path string) (*Route, bool) {
 	return found, true
 }
 
+// Disputed reports whether Match gives no route only because the path has two
+// readings that fall under different rules.
+func (t *Table) Disputed(host, path string) bool {
+	host = bareHost(host)
+	addr, _ := parseAddress(host)
+	return ambiguous(path) && t.find(host, addr, path, true) != t.find(host, addr, path, false)
+}
+
 func (t *Table) find(host string, addr netip.Addr, path string, loose bool) *Route {
 	plain := !loose && !strings.Contains(path, "%")
 	for i := range t.rules {

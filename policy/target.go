@@ -103,6 +103,7 @@ type Target struct {
 	Host   string // lower case; the scheme's default port left out; IPv6 in brackets
 	Path   string // as sent, percent-encodings untouched; never empty
 	Query  string // as sent, without its "?"; a lone "?" is not kept
+	Dial   string // the host connected to where that is not Host, else ""
 }
 
 // String gives the target as an absolute URL.
@@ -114,18 +115,73 @@ func (t Target) String() string {
 	return s
 }
 
+// Origin is where a client addressed its request.
+type Origin struct {
+	// Scheme is "http" or "https", for routes of the egress proxy.
+	Scheme string
+	// Host is the Host field or authority: as sent on the reverse proxy, as
+	// Destination.Host spells it on the egress proxy.
+	Host string
+}
+
 // Target joins the upstream's path prefix with a request's path and query, which
-// CheckTarget has accepted. The route comes from a Table.
-func (r *Route) Target(escapedPath, rawQuery string) Target {
+// CheckTarget has accepted. The route comes from a Table, and matched the request.
+func (r *Route) Target(from Origin, escapedPath, rawQuery string) Target {
 	if escapedPath == "" {
 		escapedPath = "/"
 	}
-	return Target{
+	if r.Egress {
+		return Target{Scheme: from.Scheme, Host: from.Host, Path: escapedPath, Query: rawQuery}
+	}
+	t := Target{
 		Scheme: r.Upstream.Scheme,
 		Host:   targetHost(r.Upstream),
-		Path:   strings.TrimSuffix(r.Upstream.EscapedPath(), "/") + escapedPath,
+		Path:   strings.TrimSuffix(r.Upstream.EscapedPath(), "/") + stripped(escapedPath, r.StripPath),
 		Query:  rawQuery,
 	}
+	switch r.HostField {
+	case "":
+	case HostOfClient:
+		if from.Host != "" {
+			t.setHost(strings.ToLower(from.Host))
+		}
+	default:
+		t.setHost(r.HostField)
+	}
+	return t
+}
+
+// setHost makes the target one that is asked for under another name than the one
+// it is dialled by.
+func (t *Target) setHost(host string) {
+	port := ":80"
+	if t.Scheme == "https" {
+		port = ":443"
+	}
+	if host = strings.TrimSuffix(host, port); host != t.Host {
+		t.Dial, t.Host = t.Host, host
+	}
+}
+
+// Addr gives the host that is connected to.
+func (t *Target) Addr() string {
+	if t.Dial != "" {
+		return t.Dial
+	}
+	return t.Host
+}
+
+// stripped takes as many segments from the front of a path as prefix has. That the
+// path begins with them, in one encoding or another, is for Table.Match to say.
+func stripped(path, prefix string) string {
+	for range strings.Count(strings.TrimSuffix(prefix, "/"), "/") {
+		next := strings.IndexByte(path[1:], '/')
+		if next < 0 {
+			return "/"
+		}
+		path = path[1+next:]
+	}
+	return path
 }
 
 // targetHost gives a URL's host as Target spells it.

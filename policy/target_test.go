@@ -94,7 +94,7 @@ func FuzzCheckTarget(f *testing.F) {
 			return
 		}
 		route := &Route{Upstream: &url.URL{Scheme: "http", Host: "h"}}
-		target := route.Target(path, query)
+		target := route.Target(Origin{}, path, query)
 		u, err := url.Parse(target.String())
 		if err != nil {
 			t.Fatalf("accepted %q ? %q, and net/url does not: %v", path, query, err)
@@ -146,8 +146,40 @@ func TestTargetJoinsTheUpstream(t *testing.T) {
 			}
 			continue
 		}
-		if got := (&Route{Upstream: u}).Target(tc.path, tc.query).String(); got != tc.want {
+		if got := (&Route{Upstream: u}).Target(Origin{}, tc.path, tc.query).String(); got != tc.want {
 			t.Errorf("%s + %s ? %s = %s, want %s", tc.upstream, tc.path, tc.query, got, tc.want)
+		}
+	}
+}
+
+func TestTheWayChangesTheTarget(t *testing.T) {
+	for _, tc := range []struct {
+		match, strip, host, upstream string
+		from, path                   string
+		want, dial                   string
+	}{
+		{"/stripe/", "/stripe", "", "https://api.stripe.com", "", "/stripe/v1/charges", "https://api.stripe.com/v1/charges", "api.stripe.com"},
+		{"/stripe", "/stripe/", "", "https://api.stripe.com/base", "", "/stripe", "https://api.stripe.com/base/", "api.stripe.com"},
+		{"/a/b/", "/a/b", "", "http://h", "", "/%61/b//c", "http://h//c", "h"},
+		{"/a/b/", "/a/b", "", "http://h", "", "/a/b/", "http://h/", "h"},
+		{"/a/b", "/a", "", "http://h", "", "/a/b%2Fc", "", ""}, // two readings: no route
+		{"/x%2Fy/", "/x%2Fy", "", "http://h", "", "/x%2fy/z", "http://h/z", "h"},
+		{"", "", "client", "http://10.0.0.1:8080", "Shop.Example:80", "/", "http://shop.example/", "10.0.0.1:8080"},
+		{"", "", "client", "http://h", "", "/", "http://h/", "h"},
+		{"", "", "client", "http://h", "h", "/", "http://h/", "h"},
+		{"", "", "Virtual.example:444", "https://10.0.0.1", "x", "/", "https://virtual.example:444/", "10.0.0.1"},
+	} {
+		tab := table(t, Route{Path: tc.match, StripPath: tc.strip, HostField: tc.host, Upstream: upstream(t, tc.upstream)})
+		r, ok := tab.Match(tc.from, tc.path)
+		if !ok {
+			if tc.want != "" {
+				t.Errorf("%s matches nothing", tc.path)
+			}
+			continue
+		}
+		got := r.Target(Origin{Host: tc.from}, tc.path, "")
+		if got.String() != tc.want || got.Addr() != tc.dial {
+			t.Errorf("%s from %q: %s by %s, want %s by %s", tc.path, tc.from, got, got.Addr(), tc.want, tc.dial)
 		}
 	}
 }

@@ -34,7 +34,11 @@ func prepare(r Route) (*Route, []error) {
 	}
 	r.Path = plainPath(r.Path)
 
-	r.Upstream = prepareUpstream(r.Upstream, bad)
+	if !r.Egress {
+		r.Upstream = prepareUpstream(r.Upstream, bad)
+	} else if r.Upstream != nil {
+		bad("upstream: a route of the egress proxy has none: the target is the request's own")
+	}
 
 	r.Methods = slices.Clone(r.Methods)
 	if len(r.Methods) == 0 {
@@ -63,6 +67,8 @@ func prepare(r Route) (*Route, []error) {
 	}
 	r.Key.Header = textproto.CanonicalMIMEHeaderKey(r.Key.Header)
 	r.UpstreamKey.Header = textproto.CanonicalMIMEHeaderKey(r.UpstreamKey.Header)
+
+	r.prepareWay(bad)
 
 	for _, name := range r.Fingerprint.Headers {
 		// Content-Type and its like do say something about the payload, so they may

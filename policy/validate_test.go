@@ -26,7 +26,7 @@ func table(t testing.TB, routes ...Route) *Table {
 		if routes[i].Name == "" {
 			routes[i].Name = "r" + string(rune('0'+i))
 		}
-		if routes[i].Upstream == nil {
+		if routes[i].Upstream == nil && !routes[i].Egress {
 			routes[i].Upstream = upstream(t, "http://up")
 		}
 	}

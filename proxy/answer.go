@@ -54,6 +54,10 @@ func (x *exchange) leaseStale() *answer {
 
 func (x *exchange) unreachable(a *attempt, err error) *answer {
 	r := a.record()
+	if f, ok := errors.AsType[*forbiddenError](err); ok {
+		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: r.State.String(),
+			detail: "The host " + strconv.Quote(x.target.Host) + " may not be reached: " + f.why + ". Nothing was sent."}}
+	}
 	what := "No request was sent to "
 	if r.State == keystore.Unknown {
 		what = "What became of an earlier send is not known, and this time no request was sent to "
@@ -77,6 +81,9 @@ func (x *exchange) answerClaim(c keystore.Claim, rep keystore.Reply) *answer {
 	x.line.rec = rep.Record
 	x.line.after = rep.Record.Reads(rep.Now, x.p.ledger.gone).State
 	if c == keystore.ClaimReplay {
+		if p := x.p.openResponse(&rep); p != nil {
+			return &answer{problem: p}
+		}
 		return &answer{replay: &rep}
 	}
 	r := rep.Record

@@ -50,7 +50,7 @@ func escapedRoutes(next http.Handler) http.Handler {
 // authenticate puts the caller's scope into the request's context.
 func (p *Proxy) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scope, prob := callerScope(r, p.rules.Load())
+		scope, prob := callerScope(r, &p.rules.Load().Rules)
 		if prob != nil {
 			writeProblem(w, prob)
 			return

@@ -1,16 +1,16 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
 	"fencepost/keystore"
 	"fencepost/policy"
-	"fencepost/proxy/internal/upstream"
 )
 
 // Config is what a Proxy is made of. Zero values of durations and limits mean
@@ -20,6 +20,8 @@ type Config struct {
 	Ledger keystore.Store
 	// Rules are the routes and callers. Required; see Proxy.Reload.
 	Rules Rules
+	// Vault says in which form responses rest in the ledger. Default: as they are.
+	Vault *keystore.Vault
 	// FingerprintKey, when not empty, makes fingerprints HMACs.
 	FingerprintKey []byte
 
@@ -64,11 +66,18 @@ type Config struct {
 	SpoolMemory int
 	// BodyTimeout bounds reading one request body. Default 60 s.
 	BodyTimeout time.Duration
+	// StreamAfter is how long after its header an answer of undeclared length may
+	// take to be complete. One that takes longer is passed on as it comes, and
+	// recorded at its end. Default 500 ms.
+	StreamAfter time.Duration
 	// SpoolDir is where temporary files go. Default os.TempDir.
 	SpoolDir string
 
 	// Forwarded says what becomes of X-Forwarded-* and Forwarded.
 	Forwarded Forwarded
+
+	// Egress says how the egress proxy reaches its destinations.
+	Egress EgressConfig
 
 	// Upstream tunes the connections to upstreams.
 	Upstream UpstreamConfig
@@ -103,6 +112,17 @@ type UpstreamConfig struct {
 	MaxHeaderBytes int64
 }
 
+// EgressConfig says how the egress proxy reaches its destinations.
+type EgressConfig struct {
+	// AllowCIDRs are special-purpose addresses that may be reached all the same.
+	AllowCIDRs []netip.Prefix
+	// Parent is the proxy that destinations are reached through, http or https,
+	// perhaps with credentials. nil: they are reached directly. It resolves the
+	// names, so that AllowCIDRs and what is refused without them only concern
+	// destinations that are addresses.
+	Parent *url.URL
+}
+
 // Rules are the parts of a configuration that can be exchanged while requests
 // are served.
 type Rules struct {
@@ -110,6 +130,10 @@ type Rules struct {
 	Routes *policy.Table
 	// Callers are who may call; nil means one anonymous scope.
 	Callers *policy.Callers
+	// Egress decides where clients of the egress proxy may go; nil where there is no
+	// egress proxy. EgressRoutes are its routes, which Egress was made with.
+	Egress       *policy.Egress
+	EgressRoutes *policy.Table
 }
 
 // Forwarded says what becomes of the X-Forwarded-* and Forwarded fields.
@@ -135,6 +159,12 @@ func (c *Config) fill() error {
 	if c.Rules.Routes == nil {
 		errs = append(errs, errors.New("proxy: Config.Rules.Routes is required"))
 	}
+	if c.Vault == nil {
+		var err error
+		if c.Vault, err = keystore.NewVault(keystore.VaultOptions{}); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	def(&c.Retention, 24*time.Hour)
 	def(&c.Tombstone, 720*time.Hour)
 	def(&c.OwnerDeadline, 30*time.Second)
@@ -146,6 +176,7 @@ func (c *Config) fill() error {
 	def(&c.MaxPendingBytes, 256<<20)
 	def(&c.SpoolMemory, 256<<10)
 	def(&c.BodyTimeout, time.Minute)
+	def(&c.StreamAfter, 500*time.Millisecond)
 	def(&c.SpoolDir, os.TempDir())
 	def(&c.Upstream.MaxIdle, 256)
 	def(&c.Upstream.IdleTimeout, 30*time.Second)
@@ -166,13 +197,5 @@ func def[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
 		*v = d
-	}
-}
-
-func (c *Config) pool() upstream.Options {
-	return upstream.Options{
-		TLS:            &tls.Config{RootCAs: c.Upstream.Roots, MinVersion: tls.VersionTLS12},
-		MaxIdlePerHost: c.Upstream.MaxIdle, MaxConnsPerHost: c.Upstream.MaxConns,
-		MaxHeaderBytes: c.Upstream.MaxHeaderBytes, IdleTimeout: c.Upstream.IdleTimeout, DialTimeout: c.Upstream.DialTimeout, TLSHandshakeTimeout: c.Upstream.TLSTimeout,
 	}
 }

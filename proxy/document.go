@@ -66,13 +66,22 @@ func (p *Proxy) describe(rep *keystore.Reply) *document {
 		d.Probes, d.NextProbe, d.Deadline = r.Probes, r.Deadline, 0
 	}
 	if o := r.Outcome; o != nil && !v.Tombstone {
-		d.Outcome = &documentOutcome{Source: o.Source, Status: o.Status, BodySize: o.BodySize, BodySHA256: o.BodySHA256, Retained: o.Retained}
+		d.Outcome = &documentOutcome{Source: o.Source, Status: o.Status, BodySize: o.BodySize, BodySHA256: p.digestOf(rep), Retained: o.Retained}
 		if o.Retained && v.State == keystore.Completed {
 			d.Outcome.Response = lookupPath(r.Key) + "/response"
 		}
 	}
 	d.Meaning, d.Retry = meaning(v, r)
 	return d
+}
+
+// digestOf is the digest of a recorded body, "" where it cannot be read.
+func (p *Proxy) digestOf(rep *keystore.Reply) string {
+	alone := keystore.Reply{Record: rep.Record}
+	if p.ledger.vault.Open(&alone) != nil {
+		return ""
+	}
+	return alone.Record.Outcome.BodySHA256
 }
 
 // meaning says in words what a state is to whoever holds the key.

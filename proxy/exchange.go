@@ -18,6 +18,7 @@ import (
 type exchange struct {
 	p     *Proxy
 	route *policy.Route
+	way   *way
 	req   *http.Request
 	line  *line
 
@@ -25,6 +26,8 @@ type exchange struct {
 	fingerprint string
 	target      policy.Target
 	body        *spooled
+	trailer     http.Header // of the request
+	inform      *informer
 	lease       *keystore.LeaseRef
 	wait        time.Duration
 	// derived says that the key was made here.
@@ -79,7 +82,7 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	began := time.Now()
 	var conn *upstream.Conn
 	if !p.cfg.ThreeSteps {
-		conn = p.pool.Idle(x.target.Scheme, x.target.Host)
+		conn = x.way.pool.Idle(x.target.Scheme, x.target.Addr())
 	}
 	a, ans := x.claim(ctx, conn != nil)
 	x.line.ledger += time.Since(began) - x.line.waited
@@ -103,7 +106,7 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	}()
 	if conn == nil {
 		var err error
-		if conn, err = p.pool.Connect(life, x.target.Scheme, x.target.Host); err != nil {
+		if conn, err = x.way.pool.Connect(life, x.target.Scheme, x.target.Addr()); err != nil {
 			x.released(ctx, a, "no connection: "+err.Error())
 			x.unreachable(a, err).write(x, w)
 			return
@@ -128,12 +131,15 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	// A crash from here on leaves DISPATCHED, which reads UNKNOWN.
 	began = time.Now()
 	dog.await()
-	done := x.dispatch(life, conn)
+	x.inform = p.inform(w, x.req)
+	done := x.dispatch(x.inform.trace(life), conn)
 	var s sent
 	select {
 	case s = <-done:
+		x.inform.end()
 		dog.arrived()
 	case <-dog.expired:
+		x.inform.end()
 		x.line.upstream = time.Since(began)
 		x.late(ctx, w, a, done, life, dog)
 		return
@@ -170,7 +176,7 @@ func (x *exchange) send(life context.Context, conn *upstream.Conn) (*http.Respon
 		if err == nil || !reused || !errors.As(err, &se) || !se.NotSent || life.Err() != nil {
 			return resp, err
 		}
-		next, cerr := x.p.pool.Connect(life, x.target.Scheme, x.target.Host)
+		next, cerr := x.way.pool.Connect(life, x.target.Scheme, x.target.Addr())
 		if cerr != nil {
 			return nil, err
 		}

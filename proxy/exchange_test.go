@@ -425,6 +425,78 @@ func TestAStreamFlowsAndIsRecordedAtItsEnd(t *testing.T) {
 	p.counted("k", 1)
 }
 
+// TestAnAnswerThatTakesItsTimeFlows: no media type says so, but a caller waits for
+// each part.
+func TestAnAnswerThatTakesItsTimeFlows(t *testing.T) {
+	seen := make(chan struct{})
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"words":["one"`)
+		http.NewResponseController(w).Flush()
+		<-seen
+		if r.Header.Get("Idempotency-Key") == "cut" {
+			panic(http.ErrAbortHandler)
+		}
+		io.WriteString(w, `,"two"]}`)
+	})
+	p.Config.ErrorLog = nil
+	r := start(t, p.URL, nil, func(c *Config) { c.StreamAfter = 20 * time.Millisecond })
+	for _, key := range []string{"k", "cut"} {
+		c := r.dial("POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: " + key + "\r\nContent-Length: 0\r\n\r\n")
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, len(`{"words":["one"`))
+		if _, err := io.ReadFull(resp.Body, first); err != nil {
+			t.Fatal(err)
+		}
+		r.reads(key, keystore.Dispatched)
+		seen <- struct{}{}
+		rest, err := io.ReadAll(resp.Body)
+		if key == "cut" {
+			if err == nil {
+				t.Errorf("the caller took a cut answer for a whole one: %q", rest)
+			}
+			r.call("GET", lookupPath(key)+"?wait=1ms", "")
+			continue
+		}
+		if err != nil || string(rest) != `,"two"]}` {
+			t.Errorf("%q %v", rest, err)
+		}
+	}
+	g := r.call("POST", "/", "", "Idempotency-Key", "k")
+	if g.ok(t, 200, `{"words":["one","two"]}`); g.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%v", g.header)
+	}
+	p.counted("k", 1)
+	r.call("POST", "/", "", "Idempotency-Key", "cut").is(t, 409, codeUnknown, retryAfterResolution)
+	p.counted("cut", 1)
+}
+
+// TestAnUndeclaredAnswerIsBufferedWhileItIsQuick: it is recorded before the caller
+// sees it, and a cut one is no answer.
+func TestAnUndeclaredAnswerIsBufferedWhileItIsQuick(t *testing.T) {
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		for range 10 {
+			io.WriteString(w, strings.Repeat("x", 10_000))
+			http.NewResponseController(w).Flush()
+		}
+		if r.Header.Get("Idempotency-Key") == "cut" {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	p.Config.ErrorLog = nil
+	r := start(t, p.URL, nil, func(c *Config) { c.StreamAfter = time.Hour })
+	for range 2 {
+		r.post("k", "x").ok(t, 200, strings.Repeat("x", 100_000))
+	}
+	r.post("cut", "x").is(t, 502, codeUnknown, retryAfterResolution)
+	p.counted("k", 1)
+	p.counted("cut", 1)
+}
+
 func TestAStreamCutShortIsUnknownAndNeverReplayed(t *testing.T) {
 	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -17,6 +17,7 @@ import (
 	"fencepost/keystore"
 	"fencepost/keystore/storetest"
 	"fencepost/policy"
+	"fencepost/proxy/internal/front"
 )
 
 // provider is a fake third party that counts attempts and effects by key, on
@@ -161,7 +162,7 @@ func start(t *testing.T, upstream string, adjustRoute func(*policy.Route), adjus
 		t.Fatal(err)
 	}
 	r.proxy = p
-	r.front = httptest.NewServer(p)
+	r.front = serveFront(p)
 	t.Cleanup(func() {
 		r.front.Close()
 		p.kill(errShutdown)
@@ -171,6 +172,20 @@ func start(t *testing.T, upstream string, adjustRoute func(*policy.Route), adjus
 		}
 	})
 	return r
+}
+
+// serveFront serves h as the program does.
+func serveFront(h http.Handler) *httptest.Server {
+	const header = 64 << 10
+	s := httptest.NewUnstartedServer(nil)
+	server, err := NewServer(h, ServerOptions{HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: header, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err) // unreachable: there is no certificate
+	}
+	s.Config = server.http
+	s.Listener = front.Listener(s.Listener, header+headSlop)
+	s.Start()
+	return s
 }
 
 // got is an answer, read whole.

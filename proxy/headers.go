@@ -14,14 +14,14 @@ import (
 
 // outgoingHeader is the client's header as the upstream gets it: without
 // hop-by-hop fields, without Fencepost's own, without fields that an
-// underscore makes look like others, and with this hop's forwarding policy.
-func (p *Proxy) outgoingHeader(r *http.Request) http.Header {
+// underscore makes look like others, and with the changes that this hop makes.
+func (p *Proxy) outgoingHeader(r *http.Request, route *policy.Route) http.Header {
 	out := make(http.Header, len(r.Header)+2)
 	named := r.Header["Connection"]
 	for name, values := range r.Header {
 		switch {
 		case policy.HopByHop(name), ownField(name), name == "Expect",
-			strings.IndexByte(name, '_') >= 0,
+			!route.Egress && strings.IndexByte(name, '_') >= 0,
 			len(named) > 0 && policy.NamedInConnection(named, name):
 			continue
 		}
@@ -34,7 +34,17 @@ func (p *Proxy) outgoingHeader(r *http.Request) http.Header {
 		// Keeps Go's own name out of a request that had none.
 		out["User-Agent"] = []string{""}
 	}
-	p.forward(out, r)
+	if !route.Egress {
+		// Through the egress proxy nothing is added and nothing taken: what these
+		// fields say is the client's own.
+		p.forward(out, r)
+	}
+	for _, name := range route.Fields.Remove {
+		delete(out, name)
+	}
+	for name, value := range route.Fields.Set {
+		out[name] = []string{value}
+	}
 	return out
 }
 
@@ -89,7 +99,7 @@ func (p *Proxy) forward(h http.Header, r *http.Request) {
 
 // targetURL is the URL whose bytes are exactly the target's.
 func targetURL(t policy.Target) *url.URL {
-	u := &url.URL{Scheme: t.Scheme, Host: t.Host, RawQuery: t.Query}
+	u := &url.URL{Scheme: t.Scheme, Host: t.Addr(), RawQuery: t.Query}
 	if p, err := url.PathUnescape(t.Path); err == nil {
 		u.Path, u.RawPath = p, t.Path
 	} else {
@@ -99,10 +109,31 @@ func targetURL(t policy.Target) *url.URL {
 	return u
 }
 
-// outgoing is the one request that is sent. Trailers stay behind: they are in no
-// fingerprint.
+// passesOn reports whether a client's trailer reaches the upstream. A key or a
+// credential is none that would.
+func passesOn(name string) bool {
+	return !policy.HopByHop(name) && !ownField(name) && strings.IndexByte(name, '_') < 0 && name != "Authorization"
+}
+
+// trailerOf returns the trailers of a request whose body was read to its end, nil
+// for none.
+func trailerOf(r *http.Request, keyHeader string) http.Header {
+	var t http.Header
+	for name, values := range r.Trailer {
+		if len(values) == 0 || !passesOn(name) || name == keyHeader {
+			continue
+		}
+		if t == nil {
+			t = make(http.Header, len(r.Trailer))
+		}
+		t[name] = values
+	}
+	return t
+}
+
+// outgoing is the one request that is sent.
 func (x *exchange) outgoing(ctx context.Context) *http.Request {
-	h := x.p.outgoingHeader(x.req)
+	h := x.p.outgoingHeader(x.req, x.route)
 	in := canonical(x.route.Key.Header)
 	value := x.req.Header[in]
 	delete(h, in)
@@ -124,6 +155,10 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	switch {
+	case x.trailer != nil:
+		// Only a body without a declared length can have trailers on HTTP/1.1.
+		out.ContentLength, out.Trailer = -1, x.trailer
+		out.Body = io.NopCloser(x.body.reader())
 	case x.body.size == 0:
 		out.Body = http.NoBody
 	default:

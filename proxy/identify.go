@@ -15,26 +15,32 @@ import (
 // identity is who asks for what, under which rules.
 type identity struct {
 	route    *policy.Route
+	way      *way
+	origin   policy.Origin
 	scope    string
 	key      string
 	lease    *keystore.LeaseRef
 	governed bool
+	// asSent says that the target goes out as the client spelled it: only what is
+	// safe to repeat does.
+	asSent bool
 	// derive says that the key is made of the request once its body was read.
 	derive bool
 }
 
 // identify routes a request and says who sent it and under which key. Nothing
 // of the ledger is read before the caller is known.
-func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
+func (p *Proxy) identify(r *http.Request, rules *loaded) (identity, *problem) {
 	var id identity
 	if r.Method == http.MethodConnect {
 		// CONNECT must never reach a transport: it would poison its connections.
 		return id, &problem{code: codeMethodNotAllowed, detail: "Fencepost is a reverse proxy here: set your client's base URL to it, not HTTP_PROXY or HTTPS_PROXY."}
 	}
-	scope, prob := callerScope(r, rules)
+	scope, prob := callerScope(r, &rules.Rules)
 	if prob != nil {
 		return id, prob
 	}
+	id.scope, id.origin = scope, policy.Origin{Host: r.Host}
 	path := r.URL.EscapedPath()
 	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
 		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: " + err.Error() + "."}
@@ -43,42 +49,47 @@ func (p *Proxy) identify(r *http.Request, rules *Rules) (identity, *problem) {
 	if !ok {
 		return id, &problem{code: codeNoRoute, detail: "No route matches host " + strconv.Quote(r.Host) + " and path " + strconv.Quote(r.URL.Path) + ". See routes in the configuration."}
 	}
-	id.route, id.scope = route, scope
+	id.route, id.way = route, rules.ways[route]
+	return id, id.read(r)
+}
 
+// read finds the key and the lease of a request whose route is known.
+func (id *identity) read(r *http.Request) *problem {
+	route := id.route
 	field := canonical(route.Key.Header)
 	values := r.Header[field]
 	if !route.Governed(r.Method, len(values) > 0) {
-		return id, nil
+		return nil
 	}
 	if policy.HasKeyAlias(r.Header, route.Key.Header) {
-		return id, &problem{code: codeKeyInvalid, detail: "The request has a field that is " + route.Key.Header + " with an underscore. Send " + route.Key.Header + " and nothing like it."}
+		return &problem{code: codeKeyInvalid, detail: "The request has a field that is " + route.Key.Header + " with an underscore. Send " + route.Key.Header + " and nothing like it."}
 	}
 	if policy.NamedInConnection(r.Header["Connection"], route.Key.Header) {
-		return id, &problem{code: codeKeyInvalid, detail: "The Connection field names " + route.Key.Header + ", so the next hop would drop it."}
+		return &problem{code: codeKeyInvalid, detail: "The Connection field names " + route.Key.Header + ", so the next hop would drop it."}
 	}
 	key, err := policy.ParseKey(values)
 	switch {
 	case errors.Is(err, policy.ErrKeyMissing):
 		switch route.Key.Missing {
 		case policy.MissingPass:
-			return id, nil
+			return nil
 		case policy.MissingDerive:
 			id.derive = true
 		default:
-			return id, &problem{code: codeKeyRequired, detail: r.Method + " requests on route " + strconv.Quote(route.Name) + " need the field " + route.Key.Header + " with a new key for each new effect. Nothing was sent."}
+			return &problem{code: codeKeyRequired, detail: r.Method + " requests on route " + strconv.Quote(route.Name) + " need the field " + route.Key.Header + " with a new key for each new effect. Nothing was sent."}
 		}
 	case err != nil:
-		return id, &problem{code: codeKeyInvalid, detail: "The " + err.Error() + "."}
+		return &problem{code: codeKeyInvalid, detail: "The " + err.Error() + "."}
 	}
 	lease, prob := leaseOf(r)
 	if prob != nil {
-		return id, prob
+		return prob
 	}
 	if lease == nil && route.Lease.Required {
-		return id, &problem{code: codeLeaseRequired, detail: "Requests on route " + strconv.Quote(route.Name) + " must be made under a lease: send " + headerLease + `: "run";token=N. Nothing was sent.`}
+		return &problem{code: codeLeaseRequired, detail: "Requests on route " + strconv.Quote(route.Name) + " must be made under a lease: send " + headerLease + `: "run";token=N. Nothing was sent.`}
 	}
 	id.key, id.lease, id.governed = key, lease, true
-	return id, nil
+	return nil
 }
 
 // callerScope identifies the caller by the Fencepost-Authorization field.
@@ -130,9 +141,9 @@ func (p *Proxy) waitFor(r *http.Request, route *policy.Route) time.Duration {
 // govern carries a governed request through the exchange.
 func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 	x := &exchange{
-		p: p, route: id.route, req: r, lease: id.lease, wait: p.waitFor(r, id.route),
+		p: p, route: id.route, way: id.way, req: r, lease: id.lease, wait: p.waitFor(r, id.route),
 		id:     keystore.ID{Scope: id.scope, Key: id.key},
-		target: id.route.Target(r.URL.EscapedPath(), r.URL.RawQuery),
+		target: id.route.Target(id.origin, r.URL.EscapedPath(), r.URL.RawQuery),
 		line:   &line{start: time.Now(), scope: id.scope, key: id.key, route: id.route.Name, method: r.Method, host: r.Host, path: r.URL.Path},
 	}
 	rc := http.NewResponseController(w)
@@ -145,6 +156,7 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 	}()
 	defer func() {
 		p.metrics.governed(x.line)
+		p.tally.governed(x.line, x.id)
 		x.line.write(p.log)
 	}()
 	if p.draining() {
@@ -161,7 +173,7 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 			body.close()
 		}
 	}()
-	x.body = body
+	x.body, x.trailer = body, trailerOf(r, canonical(id.route.Key.Header))
 	x.fingerprint = p.finger.Sum(id.route, policy.Request{Method: r.Method, Target: x.target, Header: r.Header}, body.sum, body.size)
 	if id.derive {
 		run := ""

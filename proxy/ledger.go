@@ -20,10 +20,11 @@ type ledger struct {
 	metrics  *metrics
 	serial   atomic.Uint64
 	gone     keystore.OwnerGone
+	vault    *keystore.Vault
 }
 
-func newLedger(s keystore.Store, instance string, m *metrics) *ledger {
-	l := &ledger{store: s, instance: instance, metrics: m}
+func newLedger(s keystore.Store, instance string, m *metrics, v *keystore.Vault) *ledger {
+	l := &ledger{store: s, instance: instance, metrics: m, vault: v}
 	if s.Exclusive() {
 		// One process a ledger: whoever else is named in it is gone.
 		l.gone = func(owner string) bool { return owner != instance }
@@ -114,6 +115,12 @@ func (l *ledger) change(ctx context.Context, cur keystore.Record, now keystore.I
 		ev.By = l.instance
 	}
 	ev.Writer = l.writer()
+	if ev.Outcome != nil && ev.Kind != keystore.Note {
+		var err error
+		if ev.Outcome, ev.Body, err = l.vault.Store(&cur, ev.Outcome, ev.Body); err != nil {
+			return keystore.Reply{Record: cur, Now: now}, keystore.Allowed, err
+		}
+	}
 	rep := keystore.Reply{Record: cur, Now: now, Result: keystore.Conflict}
 	for range maxTries {
 		w, no := keystore.Next(&rep.Record, ev, rep.Now, l.gone)

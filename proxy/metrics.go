@@ -18,6 +18,7 @@ type metrics struct {
 	answers  *prometheus.CounterVec
 	upstream prometheus.Histogram
 	ledgers  map[string]ledgerMetrics
+	egress   *prometheus.CounterVec
 	swept    *prometheus.CounterVec
 	// ReloadOK is 1 when the last reload of the configuration succeeded.
 	reloadOK prometheus.Gauge
@@ -36,6 +37,7 @@ func newMetrics(p *Proxy) *metrics {
 	m.upstream = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fencepost_upstream_seconds", Help: "Time from the send to the answer's head.", Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fencepost_ledger_seconds", Help: "Time of one ledger call.", Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 2.5}}, []string{"call"})
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fencepost_ledger_errors_total", Help: "Ledger calls that failed; unsure ones may have been written."}, []string{"call"})
+	m.egress = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fencepost_egress_total", Help: "What became of wishes to reach a host through the egress proxy: tunnelled, intercepted, refused, handshake_failed."}, []string{"passage"})
 	m.swept = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fencepost_swept_total", Help: "Expired records reduced to a tombstone or forgotten."}, []string{"what"})
 	m.reloadOK = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fencepost_config_last_reload_successful", Help: "1 if the last reload of the configuration succeeded."})
 	m.reloadOK.Set(1)
@@ -46,12 +48,12 @@ func newMetrics(p *Proxy) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	r.MustRegister(m.passed, m.answers, m.upstream, seconds, failed, m.swept, m.reloadOK,
+	r.MustRegister(m.passed, m.egress, m.answers, m.upstream, seconds, failed, m.swept, m.reloadOK,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("fencepost_in_flight", "Governed requests under way.", func() float64 { return float64(p.inFlight.Load()) }),
 		gauge("fencepost_waiting", "Duplicates and lookups that wait for a result.", func() float64 { return float64(p.waiters.len()) }),
 		gauge("fencepost_pending_events", "Outcomes in memory that the ledger has not taken yet.", func() float64 { return float64(p.backlog.len()) }),
-		gauge("fencepost_upstream_idle", "Idle connections to upstreams of governed requests.", func() float64 { return float64(p.pool.Stats().Idle) }),
+		gauge("fencepost_upstream_idle", "Idle connections to upstreams of governed requests.", func() float64 { return float64(p.ways.idle()) }),
 	)
 	return m
 }

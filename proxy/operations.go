@@ -158,6 +158,10 @@ func (p *Proxy) showResponse(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{code: codeNoOperation, retry: retryNever, id: rep.Record.ID, record: &rep.Record, state: rep.Record.State.String(), detail: "No response is recorded for this operation."})
 		return
 	}
+	if prob := p.openResponse(&rep); prob != nil {
+		writeProblem(w, prob)
+		return
+	}
 	w.Header().Set(headerState, rep.Record.Reads(rep.Now, p.ledger.gone).State.String())
 	writeRecorded(w, &rep)
 }

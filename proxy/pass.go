@@ -1,14 +1,19 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"fencepost/policy"
+	"fencepost/proxy/internal/front"
 	"fencepost/proxy/internal/upstream"
 )
 
@@ -18,32 +23,43 @@ import (
 // It is written out rather than left to httputil.ReverseProxy because that one
 // copies more than this needs, and because it would let net/http send a keyed
 // request again.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route) {
-	target := route.Target(r.URL.EscapedPath(), r.URL.RawQuery)
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
+	target := id.route.Target(id.origin, r.URL.EscapedPath(), r.URL.RawQuery)
 	if isUpgrade(r) {
-		p.upgrade(w, r, target)
+		p.upgrade(w, r, id, target)
 		return
 	}
-	out := r.WithContext(r.Context())
+	ctx, done := p.patience(r)
+	defer done()
+	i := p.inform(w, r)
+	defer i.end()
+	out := r.WithContext(i.trace(ctx))
 	out.RequestURI = ""
 	out.URL = targetURL(target)
+	if id.asSent {
+		sent := *r.URL
+		sent.Scheme, sent.Host = target.Scheme, target.Host
+		out.URL = &sent
+	}
 	out.Host = target.Host
-	out.Header = p.outgoingHeader(r)
+	out.Header = p.outgoingHeader(r, id.route)
 	out.Close = false
 	p.passTrailer(out, r)
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody
 	}
-	resp, err := p.roundTrip(out, target)
+	resp, err := id.way.roundTrip(out, target)
 	if err == nil && !finalStatus(resp.StatusCode) {
 		resp.Body.Close()
 		err = &upstream.SendError{Err: fmt.Errorf("status %d is not the status of an answer", resp.StatusCode)}
 	}
 	if err != nil {
-		p.passFailed(w, r, target, err)
+		i.end()
+		p.passFailed(w, ctx, r, target, err)
 		return
 	}
 	defer resp.Body.Close()
+	i.end()
 	announceTrailer(w, resp)
 	copyResponseHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
@@ -54,18 +70,36 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route
 	copyTrailer(w, resp)
 }
 
+// patience is the context of a request that is passed on. A client of HTTP/1 that
+// ended its side may still read: the answer has a while to reach it. Where the
+// client is gone altogether, writing to it fails, and that ends the request.
+func (p *Proxy) patience(r *http.Request) (context.Context, context.CancelFunc) {
+	if r.ProtoMajor != 1 {
+		return context.WithCancel(r.Context())
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	var timer atomic.Pointer[time.Timer]
+	stop := context.AfterFunc(r.Context(), func() { timer.Store(time.AfterFunc(p.cfg.BodyTimeout, cancel)) })
+	return ctx, func() {
+		stop()
+		cancel()
+		if t := timer.Load(); t != nil {
+			t.Stop()
+		}
+	}
+}
+
 // passTrailer passes on the trailers that the client announced, by the rules of
 // its header. What it did not announce stays behind.
 func (p *Proxy) passTrailer(out, in *http.Request) {
 	out.Trailer = nil
 	for name := range in.Trailer {
-		if policy.HopByHop(name) || ownField(name) || strings.IndexByte(name, '_') >= 0 || name == "Authorization" {
-			continue
+		if passesOn(name) {
+			if out.Trailer == nil {
+				out.Trailer = make(http.Header)
+			}
+			out.Trailer[name] = nil
 		}
-		if out.Trailer == nil {
-			out.Trailer = make(http.Header)
-		}
-		out.Trailer[name] = nil
 	}
 	if out.Trailer != nil {
 		out.Body = &trailing{in.Body, in, out}
@@ -90,11 +124,11 @@ func (t *trailing) Read(b []byte) (int, error) {
 
 // roundTrip sends out: through the ordinary transport when repeating it is
 // safe, through the single-send pool otherwise.
-func (p *Proxy) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
+func (y *way) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
 	if policy.SafeMethod(out.Method) {
-		return p.transport.RoundTrip(out)
+		return y.transport.RoundTrip(out)
 	}
-	conn, err := p.pool.Connect(out.Context(), t.Scheme, t.Host)
+	conn, err := y.loose.Connect(out.Context(), t.Scheme, t.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +136,14 @@ func (p *Proxy) roundTrip(out *http.Request, t policy.Target) (*http.Response, e
 }
 
 // passFailed answers a request that was passed through and not answered.
-func (p *Proxy) passFailed(w http.ResponseWriter, r *http.Request, t policy.Target, err error) {
-	if r.Context().Err() != nil {
+func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.Request, t policy.Target, err error) {
+	if ctx.Err() != nil {
 		// The caller left; nobody reads an answer.
 		panic(http.ErrAbortHandler)
+	}
+	if f, ok := errors.AsType[*forbiddenError](err); ok {
+		writeProblem(w, &problem{code: codeForbidden, detail: "The host " + strconv.Quote(t.Host) + " may not be reached: " + f.why + ". Nothing was sent."})
+		return
 	}
 	var se *upstream.SendError
 	if policy.SafeMethod(r.Method) || !errors.As(err, &se) || se.NotSent {
@@ -158,21 +196,29 @@ func isUpgrade(r *http.Request) bool {
 
 // upgrade switches a connection to WebSocket. What is sent over it afterwards
 // is not governed.
-func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, target policy.Target) {
+func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, id identity, target policy.Target) {
+	front.Switching(r)
 	rp := &httputil.ReverseProxy{
-		Transport: p.transport,
+		Transport: id.way.transport,
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode != http.StatusSwitchingProtocols {
+				// The client may have sent what is no HTTP any more.
+				resp.Header.Set("Connection", "close")
+			}
+			return nil
+		},
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL = targetURL(target)
 			pr.Out.Host = target.Host
 			up, conn := pr.Out.Header["Upgrade"], pr.Out.Header["Connection"]
-			pr.Out.Header = p.outgoingHeader(pr.In)
+			pr.Out.Header = p.outgoingHeader(pr.In, id.route)
 			if up != nil {
 				pr.Out.Header["Upgrade"], pr.Out.Header["Connection"] = up, conn
 			}
 		},
 		ErrorLog: p.errorLog,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			p.passFailed(w, r, target, err)
+			p.passFailed(w, r.Context(), r, target, err)
 		},
 	}
 	rp.ServeHTTP(w, r)

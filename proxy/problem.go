@@ -35,6 +35,10 @@ const (
 	codeLedgerRolledBack  code = "ledger_rolled_back"
 	codeKeyExpired        code = "idempotency_key_expired"
 	codeNotRetained       code = "response_not_retained"
+	codeLoop              code = "proxy_loop"
+	codeMisdirected       code = "misdirected_request"
+	codeBusy              code = "too_many_tunnels"
+	codeSealed            code = "response_sealed"
 	codeTooLarge          code = "request_too_large"
 	codeNoRoute           code = "route_not_found"
 	codeForbidden         code = "target_forbidden"
@@ -89,6 +93,10 @@ var situations = map[code]situation{
 	codeLedgerUnavailable: {http.StatusServiceUnavailable, retrySameKey, "The ledger is not available", time.Second},
 	codeLedgerRolledBack:  {http.StatusServiceUnavailable, retryAfterResolution, "The ledger has lost records; nothing is sent until an operator decides", 0},
 	codeKeyExpired:        {http.StatusGone, retryNever, "The record of this idempotency key has expired", 0},
+	codeLoop:              {http.StatusLoopDetected, retryNever, "The request came back to this proxy", 0},
+	codeMisdirected:       {http.StatusMisdirectedRequest, retryNever, "The request is for another host than its connection", 0},
+	codeBusy:              {http.StatusServiceUnavailable, retrySameKey, "There are too many tunnels", time.Second},
+	codeSealed:            {http.StatusServiceUnavailable, retrySameKey, "The recorded response cannot be read here", 30 * time.Second},
 	codeNotRetained:       {http.StatusConflict, retryNever, "The operation is completed, but no response is kept", 0},
 	codeTooLarge:          {http.StatusRequestEntityTooLarge, retryNever, "The request body is too large", 0},
 	codeNoRoute:           {http.StatusNotFound, retryNever, "No route matches the request", 0},

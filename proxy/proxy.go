@@ -2,38 +2,37 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"fencepost/policy"
-	"fencepost/proxy/internal/upstream"
 )
 
 // Proxy serves governed and plain requests, lookups, and the admin listener.
 // Make one with New and end it with Shutdown.
 type Proxy struct {
-	cfg       Config
-	log       *slog.Logger
-	errorLog  *log.Logger
-	rules     atomic.Pointer[Rules]
-	ledger    *ledger
-	waiters   *waiters
-	backlog   *backlog
-	pool      *upstream.Pool
-	transport *http.Transport
-	finger    *policy.Fingerprinter
-	metrics   *metrics
-	buffers   buffers
-	api       http.Handler
-	admin     http.Handler
+	cfg      Config
+	log      *slog.Logger
+	errorLog *log.Logger
+	rules    atomic.Pointer[loaded]
+	ways     *ways
+	ledger   *ledger
+	waiters  *waiters
+	backlog  *backlog
+	finger   *policy.Fingerprinter
+	metrics  *metrics
+	tally    *tally
+	buffers  buffers
+	api      http.Handler
+	admin    http.Handler
 
 	// life ends when the process must stop now: what is under way is cut off and
 	// recorded as UNKNOWN.
@@ -45,6 +44,9 @@ type Proxy struct {
 	leaving  atomic.Bool
 	running  sync.WaitGroup
 	inFlight atomic.Int64
+
+	ownMu sync.Mutex
+	own   []netip.AddrPort
 }
 
 // New makes a Proxy. It starts a sweep of expired records in the background;
@@ -60,12 +62,14 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.drain, p.drainNow = context.WithCancel(context.Background())
 	p.metrics = newMetrics(p)
-	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics)
+	p.ledger = newLedger(cfg.Ledger, cfg.Instance, p.metrics, cfg.Vault)
 	p.waiters = newWaiters(p.ledger, cfg.MaxWaiters)
 	p.backlog = newBacklog(p, cfg.MaxPending, cfg.MaxPendingBytes)
-	p.pool = upstream.New(cfg.pool())
-	p.transport = newTransport(cfg.Upstream)
-	p.rules.Store(&cfg.Rules)
+	p.tally = newTally()
+	p.ways = newWays(cfg.Upstream, p.egressDial(cfg.Egress, cfg.Upstream.DialTimeout))
+	if err := p.Reload(cfg.Rules); err != nil {
+		return nil, err
+	}
 	p.api = p.newAPI()
 	p.admin = p.newAdmin()
 	// Sweeping only reclaims space: an expired record reads as expired whether or
@@ -75,27 +79,20 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// newTransport is the transport for what is safe to send again. It changes
-// nothing on the way: no compression of its own, no proxy picked up from the
-// environment.
-func newTransport(c UpstreamConfig) *http.Transport {
-	d := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy: nil, DialContext: d.DialContext, DisableCompression: true,
-		MaxIdleConns: 0, MaxIdleConnsPerHost: c.MaxIdle, IdleConnTimeout: c.IdleTimeout,
-		TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: c.TLSTimeout, MaxResponseHeaderBytes: c.MaxHeaderBytes,
-		WriteBufferSize: bufferSize / 4, ReadBufferSize: bufferSize / 4,
-		// Setting this keeps HTTP/1.1: HTTP/2 to upstreams is not offered.
-		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
-	}
-}
-
-// Reload exchanges the rules. Requests under way keep the ones they began with.
+// Reload exchanges the rules. Requests under way keep the ones they began with. An
+// error means that the rules cannot be used; the old ones stay.
 func (p *Proxy) Reload(r Rules) error {
 	if r.Routes == nil {
-		return fmt.Errorf("proxy: Rules.Routes is required")
+		return errors.New("proxy: Rules.Routes is required")
 	}
-	p.rules.Store(&r)
+	if r.Egress != nil && r.EgressRoutes == nil {
+		return errors.New("proxy: Rules.EgressRoutes is required where there is an Egress")
+	}
+	l, err := p.ways.load(r)
+	if err != nil {
+		return err
+	}
+	p.rules.Store(l)
 	return nil
 }
 
@@ -114,7 +111,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !id.governed {
 		p.metrics.passed.Inc()
-		p.pass(w, r, id.route)
+		p.pass(w, r, id)
 		return
 	}
 	p.govern(w, r, id)
@@ -168,7 +165,6 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	p.kill(errShutdown)
 	p.running.Wait()
-	p.pool.Close()
-	p.transport.CloseIdleConnections()
+	p.ways.close()
 	return err
 }

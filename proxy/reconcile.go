@@ -8,6 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,7 +54,7 @@ func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy
 		// It was settled in the meantime: that is as good.
 		return rep, policy.Verdict{}, nil
 	}
-	v := p.lookUp(ctx, rc, &rep.Record)
+	v := p.lookUp(ctx, route, &rep.Record)
 	r := &rep.Record
 	ev := keystore.Event{Keep: p.cfg.Retention, Why: v.Why}
 	// The time is measured before the lookup, and from the moment the attempt
@@ -97,7 +99,8 @@ func backOff(rc *policy.Reconciler, probes int) time.Duration {
 }
 
 // lookUp makes the lookup request and reads its answer.
-func (p *Proxy) lookUp(ctx context.Context, rc *policy.Reconciler, r *keystore.Record) policy.Verdict {
+func (p *Proxy) lookUp(ctx context.Context, route *policy.Route, r *keystore.Record) policy.Verdict {
+	rc := route.Reconcile
 	op := &policy.Operation{Key: r.Key, ID: r.Operation, Attempt: r.Attempt, Method: r.Method, Path: r.Target.Path, Captured: r.Captured}
 	target, err := rc.URL.Expand(op)
 	if err != nil {
@@ -113,7 +116,7 @@ func (p *Proxy) lookUp(ctx context.Context, rc *policy.Reconciler, r *keystore.R
 		req.Header.Set(name, value)
 	}
 	// RoundTrip, so that no redirect carries the credentials elsewhere.
-	resp, err := p.transport.RoundTrip(req)
+	resp, err := p.wayTo(route, req.URL).transport.RoundTrip(req)
 	if err != nil {
 		return policy.Verdict{Evidence: policy.EvidenceUnavailable, Why: fmt.Sprintf("the lookup at %s had no answer: %v", req.URL.Host, err)}
 	}
@@ -127,6 +130,17 @@ func (p *Proxy) lookUp(ctx context.Context, rc *policy.Reconciler, r *keystore.R
 		return policy.Verdict{Evidence: policy.EvidenceAmbiguous, Why: fmt.Sprintf("the lookup's answer (%d) is larger than %d bytes", resp.StatusCode, maxLookup)}
 	}
 	return rc.Read(&policy.Message{Status: resp.StatusCode, Header: resp.Header, Body: body.Bytes()}, op)
+}
+
+// wayTo is how a lookup's URL is reached: like the route's upstream, with the same
+// certificates, where it is the same host; plainly otherwise.
+func (p *Proxy) wayTo(route *policy.Route, u *url.URL) *way {
+	if up := route.Upstream; up != nil && up.Scheme == u.Scheme && strings.EqualFold(up.Host, u.Host) {
+		if w := p.rules.Load().ways[route]; w != nil {
+			return w
+		}
+	}
+	return p.ways.plain
 }
 
 // routeNamed finds the route that governs an operation by the rules in force.

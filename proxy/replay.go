@@ -16,6 +16,18 @@ func writeReplay(w http.ResponseWriter, rep *keystore.Reply) {
 	writeRecorded(w, rep)
 }
 
+// openResponse gives a recorded response the form it was received in.
+func (p *Proxy) openResponse(rep *keystore.Reply) *problem {
+	err := p.ledger.vault.Open(rep)
+	if err == nil {
+		return nil
+	}
+	r := &rep.Record
+	p.log.Error("a recorded response cannot be read", "operation", r.Operation, "scope", r.Scope, "key", r.Key, "error", err)
+	return &problem{code: codeSealed, id: r.ID, record: r, state: r.State.String(), original: r.Outcome.Status,
+		detail: "This operation is completed, and its recorded response cannot be read here: " + err.Error() + ". Nothing more was sent. Ask again when the proxy has the key."}
+}
+
 // writeRecorded writes a recorded response.
 func writeRecorded(w http.ResponseWriter, rep *keystore.Reply) {
 	o := rep.Record.Outcome

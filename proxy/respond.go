@@ -25,12 +25,12 @@ func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attem
 		x.relay(ctx, w, a, resp, nil, true, life, dog)
 		return
 	}
-	body, err := readWhole(resp, x.route.Limits.Response)
-	if errors.Is(err, errOverLimit) {
-		x.relay(ctx, w, a, resp, body, false, life, dog)
+	body, err := x.readAnswer(resp)
+	switch {
+	case err == errOverLimit, err == errSlow:
+		x.relay(ctx, w, a, resp, body, err == errSlow, life, dog)
 		return
-	}
-	if err != nil {
+	case err != nil:
 		timeout, what := x.explain(life, err)
 		what = "its answer (status " + strconv.Itoa(resp.StatusCode) + ") was cut short: " + what
 		x.doubted(ctx, a, what, x.outcome(resp, nil, false, 0), nil)
@@ -46,6 +46,17 @@ func (x *exchange) answered(ctx context.Context, w http.ResponseWriter, a *attem
 	w.WriteHeader(resp.StatusCode)
 	_, _ = w.Write(body)
 	copyTrailer(w, resp)
+}
+
+// readAnswer reads an answer that need not flow. errOverLimit and errSlow say that
+// there is more of it, and that it must flow after all.
+func (x *exchange) readAnswer(resp *http.Response) ([]byte, error) {
+	if resp.ContentLength >= 0 {
+		return readWhole(resp, x.route.Limits.Response)
+	}
+	p := newPump(resp.Body)
+	resp.Body = p
+	return p.until(x.route.Limits.Response, x.p.cfg.StreamAfter)
 }
 
 // conclude records a whole answer by its class and returns the state that the
@@ -107,7 +118,9 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 	w.WriteHeader(resp.StatusCode)
 	rc := http.NewResponseController(w)
 	c := &copying{w: w, rc: rc, patience: x.p.cfg.BodyTimeout, sum: sha256.New(), limit: x.route.Limits.Response, keep: keep}
-	c.write(head)
+	if c.write(head); len(head) > 0 {
+		c.flush()
+	}
 	buf := x.p.buffers.Get()
 	defer x.p.buffers.Put(buf)
 	for {

@@ -308,6 +308,19 @@ func TestABrokenRequestLeavesNothingBehind(t *testing.T) {
 		"client dies half-way":     head + "Content-Length: 10\r\n\r\nhalf",
 		"chunked body cut":         head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
 		"bad chunk size":           head + "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+		"both lengths and chunks":  head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+		"chunks and length":        head + "Transfer-Encoding: chunked\r\ncontent-length: 0\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+		"one length twice":         head + "Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
+		"a signed length":          head + "Content-Length: +1\r\n\r\na",
+		"a folded field":           head + "X-A: b\r\n c\r\nContent-Length: 1\r\n\r\na",
+		"a folded key":             "POST /v1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key:\r\n k\r\nContent-Length: 1\r\n\r\na",
+		"a field before the first": "POST /v1 HTTP/1.1\r\n Host: x\r\nIdempotency-Key: k\r\nContent-Length: 1\r\n\r\na",
+		"a bare return in a field": head + "X-A: b\rTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\na",
+		"chunks on HTTP/1.0":       "POST /v1 HTTP/1.0\r\nHost: x\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+		"two encodings":            head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+		"no end behind a chunk":    head + "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
+		"a space in a chunk size":  head + "Transfer-Encoding: chunked\r\n\r\n1 \r\na\r\n0\r\n\r\n",
+		"a folded trailer":         head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n1\r\na\r\n0\r\nX-A: b\r\n c\r\n\r\n",
 		"two different lengths":    head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
 		"two hosts":                "POST /v1 HTTP/1.1\r\nHost: x\r\nHost: y\r\nIdempotency-Key: k\r\nContent-Length: 1\r\n\r\na",
 		"space before the colon":   "POST /v1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key : k\r\nContent-Length: 1\r\n\r\na",
@@ -315,13 +328,69 @@ func TestABrokenRequestLeavesNothingBehind(t *testing.T) {
 		"negative length":          head + "Content-Length: -1\r\n\r\n",
 		"bare line feed in chunks": head + "Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n",
 	} {
-		if line := r.raw(text, true); !strings.HasPrefix(line, "HTTP/1.1 4") && !strings.HasPrefix(line, "HTTP/1.1 501") && line != "EOF" {
+		if line := r.raw(text, true); !strings.HasPrefix(line, "HTTP/1.1 4") && !strings.HasPrefix(line, "HTTP/1.0 4") && !strings.HasPrefix(line, "HTTP/1.1 501") && line != "EOF" {
 			t.Errorf("%s: %q", name, line)
 		}
 	}
 	p.counted("k", 0)
 	r.call("GET", lookupPath("k"), "").is(t, 404, codeNoOperation, retrySameKey)
 	r.post("k", "x").ok(t, 201)
+}
+
+// TestNothingFollowsADoubtfulRequest: what would come next on the connection is
+// part of the one before to some servers, and a request of its own to others.
+func TestNothingFollowsADoubtfulRequest(t *testing.T) {
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, nil)
+	const hidden = "POST /v1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key: hidden\r\nContent-Length: 1\r\n\r\na"
+	c := r.dial("POST /v1 HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + hidden)
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	answers, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answers), "HTTP/1.1 400 ") || strings.Count(string(answers), "HTTP/1.1") != 1 ||
+		!strings.Contains(string(answers), "both Transfer-Encoding and Content-Length") || !strings.Contains(string(answers), "Connection: close") {
+		t.Errorf("%v: %s", err, answers)
+	}
+	p.counted("k", 0)
+	p.counted("hidden", 0)
+}
+
+// TestPipelinedRequestsAreServedInOrder: one connection, requests of every
+// framing, all written before the first answer is read.
+func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, nil)
+	var all strings.Builder
+	const n = 60
+	for i := range n {
+		fmt.Fprintf(&all, "POST /v1/%d HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k%d\r\n", i, i)
+		switch i % 4 {
+		case 0:
+			all.WriteString("Content-Length: 3\r\n\r\nabc\r\n") // an empty line too many, as old clients send
+		case 1:
+			all.WriteString("Transfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n2\r\nbc\r\n0\r\nX-T: v\r\n\r\n")
+		case 2:
+			all.WriteString("\r\n")
+		case 3:
+			fmt.Fprintf(&all, "Content-Length: 8100\r\n\r\n%s", strings.Repeat("\r\n\r\nPOST ", 900))
+		}
+	}
+	c := r.dial("")
+	c.SetDeadline(time.Now().Add(30 * time.Second))
+	go io.WriteString(c, all.String())
+	answers := bufio.NewReader(c)
+	for i := range n {
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if want := fmt.Sprintf(`{"key":"k%d","effect":1}`, i); err != nil || resp.StatusCode != 201 || string(body) != want {
+			t.Fatalf("%d: %d %q %v, want %s", i, resp.StatusCode, body, err, want)
+		}
+	}
+	for i := range n {
+		p.counted(fmt.Sprintf("k%d", i), 1)
+	}
 }
 
 func TestConnectAndOddTargetsAreRefused(t *testing.T) {

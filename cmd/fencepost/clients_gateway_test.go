@@ -21,6 +21,8 @@ type gateway struct {
 	*httptest.Server
 	t      *testing.T
 	server string
+	// name tells what a request is counted under: its Idempotency-Key, by default.
+	name   func(*http.Request) string
 	mu     sync.Mutex
 	passed map[string]*passage
 	faults map[string]fault
@@ -32,6 +34,7 @@ type passage struct {
 	request           [sha256.Size]byte // of the last body
 	answer            string            // the last body
 	header            http.Header       // of the last request
+	method, host, uri string            // of the last request
 }
 
 // gatewayHop is one request on its way.
@@ -47,7 +50,7 @@ type gatewayHop struct {
 type fault func(*gatewayHop)
 
 func newGateway(t *testing.T, server string) *gateway {
-	g := &gateway{t: t, server: server, passed: map[string]*passage{}, faults: map[string]fault{}}
+	g := &gateway{t: t, server: server, name: func(r *http.Request) string { return r.Header.Get("Idempotency-Key") }, passed: map[string]*passage{}, faults: map[string]fault{}}
 	g.Server = httptest.NewServer(g)
 	t.Cleanup(func() { g.CloseClientConnections(); g.Close() })
 	return g
@@ -91,7 +94,7 @@ func (g *gateway) once(t *testing.T, key string) passage {
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get("Idempotency-Key")
+	key := g.name(r)
 	body, err := io.ReadAll(r.Body)
 	g.mu.Lock()
 	p := g.passed[key]
@@ -101,6 +104,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.attempts++
 	p.request, p.header = sha256.Sum256(body), r.Header
+	p.method, p.host, p.uri = r.Method, r.Host, r.RequestURI
 	n, f := p.attempts, g.faults[key]
 	g.mu.Unlock()
 	if err != nil {

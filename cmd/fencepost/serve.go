@@ -67,8 +67,10 @@ type server struct {
 	log    *slog.Logger
 	ledger keystore.Store
 	proxy  *proxy.Proxy
-	main   *http.Server
-	admin  *http.Server
+	main   *proxy.Server
+	admin  *proxy.Server
+	egress *proxy.Egress // nil where there is none
+	bound  bound
 	failed chan error
 }
 
@@ -99,28 +101,89 @@ func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
 		return nil, err
 	}
 	// Bind before anything is started: a taken port is a slip, not a crash.
-	lis, err := net.Listen("tcp", c.Listen)
+	b, err := bind(c)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen (listen, or --listen): %w", err)
-	}
-	adminLis, err := net.Listen("tcp", c.Admin.Listen)
-	if err != nil {
-		lis.Close()
-		return nil, fmt.Errorf("cannot listen for admin (admin.listen, or --admin-listen): %w", err)
-	}
-	p, err := proxy.New(pc)
-	if err != nil {
-		lis.Close()
-		adminLis.Close()
 		return nil, err
 	}
-	s := &server{config: c, log: log, ledger: store, proxy: p, failed: make(chan error, 2)}
-	s.main = httpServer(c, p, log)
-	s.admin = httpServer(c, p.Admin(), log)
-	go s.run(s.main, lis)
-	go s.run(s.admin, adminLis)
-	log.Info("serving", "version", versionString(), "listen", lis.Addr().String(), "admin", adminLis.Addr().String(), "instance", instance, "routes", len(c.Routes), "profiles", profilesOf(c), "callers", len(c.Callers))
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	p, err := proxy.New(pc)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{config: c, log: log, ledger: store, proxy: p, bound: b, failed: make(chan error, 3)}
+	if err = s.makeServers(); err != nil {
+		return nil, err
+	}
+	p.OwnListener(b.main.Addr())
+	p.OwnListener(b.admin.Addr())
+	go s.run(s.main.Serve, b.main)
+	go s.run(s.admin.Serve, b.admin)
+	attrs := []any{"version", versionString(), "listen", b.main.Addr().String(), "admin", b.admin.Addr().String(), "instance", instance, "routes", len(c.Routes), "profiles", profilesOf(c), "callers", len(c.Callers)}
+	if s.egress != nil {
+		go s.run(s.egress.Serve, b.egress)
+		attrs = append(attrs, "egress", b.egress.Addr().String())
+	}
+	log.Info("serving", attrs...)
 	return s, nil
+}
+
+// makeServers makes what serves the listeners.
+func (s *server) makeServers() (err error) {
+	c, log := s.config, s.log
+	options := serverOptions(c, log)
+	options.CertFile, options.KeyFile = c.TLS.Cert, c.TLS.Key
+	if s.main, err = proxy.NewServer(s.proxy, options); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	if s.admin, err = proxy.NewServer(s.proxy.Admin(), serverOptions(c, log)); err != nil {
+		return err // unreachable: it has no certificate
+	}
+	if !c.Egress.On() {
+		return nil
+	}
+	authority, err := openAuthority(c, log)
+	if err != nil {
+		return err
+	}
+	s.egress, err = s.proxy.NewEgress(proxy.EgressOptions{
+		Server: serverOptions(c, log), Authority: authority, MaxTunnels: c.Egress.MaxTunnels, TunnelIdle: time.Duration(c.Egress.TunnelIdle),
+	})
+	return err
+}
+
+// bound are the listeners of a server.
+type bound struct{ main, admin, egress net.Listener }
+
+func bind(c *config.Config) (b bound, err error) {
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if b.main, err = net.Listen("tcp", c.Listen); err != nil {
+		return b, fmt.Errorf("cannot listen (listen, or --listen): %w", err)
+	}
+	if b.admin, err = net.Listen("tcp", c.Admin.Listen); err != nil {
+		return b, fmt.Errorf("cannot listen for admin (admin.listen, or --admin-listen): %w", err)
+	}
+	if c.Egress.On() {
+		if b.egress, err = net.Listen("tcp", c.Egress.Listen); err != nil {
+			return b, fmt.Errorf("cannot listen for egress (egress.listen): %w", err)
+		}
+	}
+	return b, nil
+}
+
+func (b bound) close() {
+	for _, l := range []net.Listener{b.main, b.admin, b.egress} {
+		if l != nil {
+			l.Close()
+		}
+	}
 }
 
 // admit asks the ledger whether it can keep the promise, and does not start on
@@ -141,21 +204,16 @@ func admit(ctx context.Context, store keystore.Store, log *slog.Logger) error {
 	return errors.Join(fatal...)
 }
 
-func (s *server) run(hs *http.Server, l net.Listener) {
-	if err := hs.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+func (s *server) run(serve func(net.Listener) error, l net.Listener) {
+	if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		s.failed <- fmt.Errorf("the listener %s failed: %w", l.Addr(), err)
 	}
 }
 
-func httpServer(c *config.Config, h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: time.Duration(c.Limits.HeaderTimeout),
-		IdleTimeout:       time.Duration(c.Limits.IdleTimeout),
-		MaxHeaderBytes:    int(c.Limits.Header),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		// An Expect: 100-continue is answered when the body is first read, which is
-		// after the request was routed and its caller identified.
+func serverOptions(c *config.Config, log *slog.Logger) proxy.ServerOptions {
+	return proxy.ServerOptions{
+		HeaderTimeout: time.Duration(c.Limits.HeaderTimeout), IdleTimeout: time.Duration(c.Limits.IdleTimeout), MaxHeaderBytes: int(c.Limits.Header),
+		Logger: log,
 	}
 }
 
@@ -177,7 +235,7 @@ func (s *server) swap(from *settings) error {
 		return err
 	}
 	if changed := s.config.Fixed(c); len(changed) > 0 {
-		return fmt.Errorf("%v can only be changed by a restart; only routes and callers are reloaded", changed)
+		return fmt.Errorf("%v can only be changed by a restart; only routes, callers, and where egress may go are reloaded", changed)
 	}
 	rules, err := rulesOf(c)
 	if err != nil {
@@ -215,6 +273,9 @@ func (s *server) stop(hurry <-chan os.Signal) error {
 	defer context.AfterFunc(ctx, func() {
 		time.Sleep(lastWords)
 		_ = s.main.Close()
+		if s.egress != nil {
+			_ = s.egress.Close()
+		}
 	})()
 	s.proxy.NotReady()
 	select {
@@ -224,12 +285,18 @@ func (s *server) stop(hurry <-chan os.Signal) error {
 	closed := make(chan struct{})
 	go func() {
 		// Stops accepting at once and returns when every connection is idle.
+		if s.egress != nil {
+			_ = s.egress.Shutdown(ctx)
+		}
 		_ = s.main.Shutdown(ctx)
 		close(closed)
 	}()
 	err := s.proxy.Shutdown(ctx)
 	<-closed
 	_ = s.main.Close()
+	if s.egress != nil {
+		_ = s.egress.Close()
+	}
 	_ = s.admin.Close()
 	if cerr := s.ledger.Close(); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the ledger: %w", cerr))

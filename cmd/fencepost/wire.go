@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -12,12 +13,19 @@ import (
 
 // rulesOf makes the reloadable part of a configuration.
 func rulesOf(c *config.Config) (proxy.Rules, error) {
-	routes, err := c.PolicyRoutes()
+	routes, egressRoutes, err := c.PolicyRoutes()
 	if err != nil {
 		return proxy.Rules{}, err
 	}
-	callers, err := c.PolicyCallers()
-	return proxy.Rules{Routes: routes, Callers: callers}, err
+	rules := proxy.Rules{Routes: routes}
+	if c.Egress.On() {
+		rules.EgressRoutes = egressRoutes
+		if rules.Egress, err = c.Egress.Policy(egressRoutes); err != nil {
+			return rules, fmt.Errorf("egress: %w", err)
+		}
+	}
+	rules.Callers, err = c.PolicyCallers()
+	return rules, err
 }
 
 // proxyConfig turns the configuration into the proxy's.
@@ -27,13 +35,23 @@ func proxyConfig(c *config.Config, rules proxy.Rules, store keystore.Store, inst
 		Retention: time.Duration(c.Ledger.Retention), Tombstone: time.Duration(c.Ledger.Tombstone),
 		OwnerDeadline: time.Duration(c.Ledger.OwnerDeadline), SweepEvery: time.Duration(c.Ledger.SweepEvery),
 		MaxWait: time.Duration(c.Limits.Wait), LateAnswer: time.Duration(c.Limits.LateAnswer), MaxWaiters: c.Limits.Waiters, MaxPending: c.Limits.Pending, MaxPendingBytes: int64(c.Limits.PendingBytes),
-		SpoolMemory: int(c.Limits.BodyMemory), BodyTimeout: time.Duration(c.Limits.BodyTimeout),
+		SpoolMemory: int(c.Limits.BodyMemory), BodyTimeout: time.Duration(c.Limits.BodyTimeout), StreamAfter: time.Duration(c.Limits.StreamAfter),
 		Forwarded:  map[string]proxy.Forwarded{"off": proxy.ForwardedOff, "pass": proxy.ForwardedPass, "set": proxy.ForwardedSet, "append": proxy.ForwardedAppend}[c.Forwarded],
 		AdminToken: string(c.Admin.Token), ThreeSteps: c.Ledger.Replicas > 0 || c.Ledger.ReplicaFsync,
 		Upstream: proxy.UpstreamConfig{
 			MaxIdle: c.Upstreams.MaxIdle, MaxConns: c.Upstreams.MaxConns, IdleTimeout: time.Duration(c.Upstreams.IdleTimeout),
 			DialTimeout: time.Duration(c.Upstreams.DialTimeout), TLSTimeout: time.Duration(c.Upstreams.TLSTimeout), MaxHeaderBytes: int64(c.Upstreams.Header),
 		},
+	}
+	var err error
+	if pc.Egress.AllowCIDRs, err = c.Egress.CIDRs(); err != nil {
+		return pc, fmt.Errorf("egress: %w", err)
+	}
+	if pc.Egress.Parent, err = c.Egress.ParentURL(); err != nil {
+		return pc, fmt.Errorf("egress.parent: %w", err)
+	}
+	if pc.Vault, err = c.Ledger.Vault(); err != nil {
+		return pc, fmt.Errorf("ledger.seal: %w", err)
 	}
 	if c.Upstreams.CA != "" {
 		roots, err := rootsFrom(c.Upstreams.CA)

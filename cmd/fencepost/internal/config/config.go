@@ -14,8 +14,10 @@ import (
 // Config is a whole configuration, with defaults filled in.
 type Config struct {
 	Listen         string   `yaml:"listen"`
+	TLS            TLS      `yaml:"tls"`
 	AllowAnonymous bool     `yaml:"allow_anonymous"`
 	Admin          Admin    `yaml:"admin"`
+	Egress         Egress   `yaml:"egress"`
 	Ledger         Ledger   `yaml:"ledger"`
 	Callers        []Caller `yaml:"callers"`
 	Routes         []Route  `yaml:"routes"`
@@ -26,10 +28,34 @@ type Config struct {
 	Log            Log      `yaml:"log"`
 }
 
+// TLS is the certificate of the listener: PEM files, read again when they change.
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
 // Admin is the admin listener: health and metrics.
 type Admin struct {
 	Listen string `yaml:"listen"`
 	Token  Secret `yaml:"token"`
+}
+
+// Egress is the egress proxy.
+type Egress struct {
+	Listen     string   `yaml:"listen"`
+	Mode       string   `yaml:"mode"`
+	Allow      []string `yaml:"allow"`
+	AllowCIDRs []string `yaml:"allow_cidrs"`
+	Ports      []int    `yaml:"ports"`
+	Parent     Secret   `yaml:"parent"`
+	MaxTunnels int      `yaml:"max_tunnels"`
+	TunnelIdle Duration `yaml:"tunnel_idle"`
+	CA         EgressCA `yaml:"ca"`
+}
+
+// EgressCA says where the authority is that signs for intercepted hosts.
+type EgressCA struct {
+	Dir string `yaml:"dir"`
 }
 
 // Ledger says where records are kept and for how long.
@@ -38,6 +64,8 @@ type Ledger struct {
 	Retention      Duration `yaml:"retention"`
 	Tombstone      Duration `yaml:"tombstone"`
 	FingerprintKey Secret   `yaml:"fingerprint_key"`
+	Seal           []Seal   `yaml:"seal"`
+	CompressFrom   Bytes    `yaml:"compress_from"`
 	Timeout        Duration `yaml:"timeout"`
 	OwnerDeadline  Duration `yaml:"owner_deadline"`
 	SweepEvery     Duration `yaml:"sweep_every"`
@@ -47,6 +75,12 @@ type Ledger struct {
 	OnRollback     string   `yaml:"on_rollback"`
 	Prefix         string   `yaml:"prefix"`
 	CA             string   `yaml:"ca"`
+}
+
+// Seal is a key that seals recorded responses.
+type Seal struct {
+	ID  string `yaml:"id"`
+	Key Secret `yaml:"key"`
 }
 
 // Caller is one identity that may call.
@@ -61,6 +95,11 @@ type Route struct {
 	Profile     string      `yaml:"profile"`
 	Match       Match       `yaml:"match"`
 	Upstream    string      `yaml:"upstream"`
+	HTTP        string      `yaml:"upstream_http"`
+	TLS         UpstreamTLS `yaml:"upstream_tls"`
+	StripPath   string      `yaml:"strip_path"`
+	Host        string      `yaml:"host"`
+	Headers     Headers     `yaml:"headers"`
 	Enforce     bool        `yaml:"enforce"`
 	Methods     []string    `yaml:"methods"`
 	Key         Key         `yaml:"key"`
@@ -73,6 +112,20 @@ type Route struct {
 	Outcomes    []Outcome   `yaml:"outcomes"`
 	Capture     Pairs       `yaml:"capture"`
 	Reconcile   *Reconcile  `yaml:"reconcile"`
+}
+
+// UpstreamTLS is how TLS to an upstream is checked, and what the client shows.
+type UpstreamTLS struct {
+	CA         string `yaml:"ca"`
+	Cert       string `yaml:"cert"`
+	Key        string `yaml:"key"`
+	ServerName string `yaml:"server_name"`
+}
+
+// Headers changes requests on their way.
+type Headers struct {
+	Set    SecretPairs `yaml:"set"`
+	Remove []string    `yaml:"remove"`
 }
 
 // Outcome is a rule for what an answer is worth.
@@ -122,7 +175,7 @@ type Lease struct {
 
 func (r *Route) defaults() {
 	*r = Route{
-		Enforce: true, Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
+		HTTP: "http1", Host: "upstream", Enforce: true, Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
 		Key:         Key{Header: "Idempotency-Key", Missing: "reject", Window: Duration(10 * time.Minute)},
 		Duplicates:  Duplicates{SamePayload: "allow", Window: Duration(10 * time.Minute)},
 		UpstreamKey: UpstreamKey{Send: "same"},
@@ -177,6 +230,7 @@ type Limits struct {
 	HeaderTimeout Duration `yaml:"header_timeout"`
 	BodyTimeout   Duration `yaml:"body_timeout"`
 	BodyMemory    Bytes    `yaml:"body_memory"`
+	StreamAfter   Duration `yaml:"stream_after"`
 	IdleTimeout   Duration `yaml:"idle_timeout"`
 	Wait          Duration `yaml:"wait"`
 	LateAnswer    Duration `yaml:"late_answer"`
@@ -217,11 +271,15 @@ func Default() *Config {
 		Ledger: Ledger{
 			URL: "sqlite://fencepost.db", Retention: Duration(24 * time.Hour), Tombstone: Duration(720 * time.Hour),
 			Timeout: Duration(2 * time.Second), OwnerDeadline: Duration(30 * time.Second), SweepEvery: Duration(time.Minute),
-			OnRollback: "refuse",
+			OnRollback: "refuse", CompressFrom: 4 << 10,
+		},
+		Egress: Egress{
+			Mode: "enforce", Allow: []string{}, AllowCIDRs: []string{}, Ports: []int{443, 80}, MaxTunnels: 10_000, TunnelIdle: Duration(10 * time.Minute), CA: EgressCA{Dir: "ca"},
 		},
 		Forwarded: "off",
 		Limits: Limits{
 			Header: 64 << 10, HeaderTimeout: Duration(10 * time.Second), BodyTimeout: Duration(60 * time.Second), BodyMemory: 256 << 10,
+			StreamAfter: Duration(500 * time.Millisecond),
 			IdleTimeout: Duration(120 * time.Second), Wait: Duration(60 * time.Second), LateAnswer: Duration(5 * time.Minute), Waiters: 10_000, Pending: 10_000, PendingBytes: 256 << 20,
 		},
 		Upstreams: Upstream{

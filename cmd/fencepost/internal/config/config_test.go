@@ -26,6 +26,9 @@ func exampleConfig(t *testing.T) (*Config, []byte) {
 		t.Fatal(err)
 	}
 	c, err := Parse("config.example.yaml", src, func(n string) (string, bool) {
+		if n == "FENCEPOST_SEAL_KEY" {
+			return sealKeyOfTests, true
+		}
 		return strings.ReplaceAll("secret-for-"+n, "_", "-"), true
 	})
 	if err != nil {
@@ -34,6 +37,8 @@ func exampleConfig(t *testing.T) (*Config, []byte) {
 	return c, src
 }
 
+const sealKeyOfTests = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
 func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	c, _ := exampleConfig(t)
 	want := Default()
@@ -41,6 +46,7 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	want.Callers = []Caller{{Name: "billing-agent", Token: "secret-for-BILLING-AGENT-TOKEN"}}
 	want.Admin.Token = "secret-for-FENCEPOST-ADMIN-TOKEN"
 	want.Ledger.FingerprintKey = "secret-for-FENCEPOST-FINGERPRINT-KEY"
+	want.Ledger.Seal = []Seal{{"2026-11", sealKeyOfTests}}
 	var r Route
 	r.defaults()
 	r.Outcomes = []Outcome{{"response.status == 200 && response.json.ok == false", "not_applied"}}
@@ -51,6 +57,7 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	r.Reconcile.Lookup.Headers = SecretPairs{{"Authorization", "Bearer secret-for-LOOKUP-TOKEN"}}
 	r.Reconcile.Confirmed, r.Reconcile.NotFound, r.Reconcile.Complete = "lookup.status == 200 && size(lookup.json.data) == 1", "lookup.status == 404 || size(lookup.json.data) == 0", true
 	r.Reconcile.Response = Response{201, "lookup.json.data[0]"}
+	r.Headers = Headers{Set: SecretPairs{{"Authorization", "Bearer secret-for-UPSTREAM-TOKEN"}}, Remove: []string{"X-Internal"}}
 	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
 	r.UpstreamKey.Methods = []string{"POST"}
 	want.Routes = []Route{r}
@@ -176,7 +183,24 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 		"reconcile without a condition":     {"routes: [{name: a, upstream: 'http://x', reconcile: {lookup: {url: 'http://x/{key}'}, complete: true}}]\n", []string{"reconcile.confirmed: is required", "reconcile.not_found: is required where complete"}},
 		"owner deadline below the ledger's": {"ledger: {owner_deadline: 5s, timeout: 2s}\n" + small, []string{"less than three times ledger.timeout"}},
 		"wait over the limit":               {"limits: {wait: 1s}\nroutes: [{name: a, upstream: 'http://x', duplicates: {wait: 2s}}]\n", []string{"more than limits.wait"}},
-		"callers that clash":                {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
+		"half a certificate":                {"tls: {cert: /dev/null}\n" + small, []string{"1:1: tls: needs both cert and key"}},
+		"a protocol that is none":           {"routes: [{name: a, upstream: 'http://x', upstream_http: http3}]\n", []string{`"http3" is not one of http1, http2, h2c`}},
+		"HTTP/2 without TLS":                {"routes: [{name: a, upstream: 'http://x', upstream_http: http2}]\n", []string{"upstream_http: http2 is negotiated by TLS"}},
+		"h2c with TLS":                      {"routes: [{name: a, upstream: 'https://x', upstream_http: h2c}]\n", []string{"upstream_http: h2c is HTTP/2 without TLS"}},
+		"TLS without TLS":                   {"routes: [{name: a, upstream: 'http://x', upstream_tls: {server_name: y}}]\n", []string{"upstream_tls: the upstream is http"}},
+		"no such authority":                 {"routes: [{name: a, upstream: 'https://x', upstream_tls: {ca: /nope.pem}}]\n", []string{"1:58: routes[0].upstream_tls.ca: open /nope.pem"}},
+		"an authority that is none":         {"routes: [{name: a, upstream: 'https://x', upstream_tls: {ca: /dev/null}}]\n", []string{"routes[0].upstream_tls.ca: the file holds no certificate"}},
+		"a certificate without a key":       {"routes: [{name: a, upstream: 'https://x', upstream_tls: {cert: /dev/null}}]\n", []string{"cert and key go together"}},
+		"strip what is not there":           {"routes: [{name: a, upstream: 'http://x', match: {path: /v1/}, strip_path: /v2}]\n", []string{"strip_path: must be the beginning of match.path"}},
+		"a host that is none":               {"routes: [{name: a, upstream: 'http://x', host: 'a b'}]\n", []string{"host: must be upstream, client, or a host name"}},
+		"fields that are not to be changed": {"routes: [{name: a, upstream: 'http://x', headers: {set: {Content-Length: '1', Fencepost-Lease: x, Idempotency-Key: k, X-Ok: \"a\\nhunter2secret\"}, remove: [Connection, 'a b', X-Ok]}}]\n",
+			[]string{"Content-Length is set on the way", "Fencepost-Lease is one of", "Idempotency-Key holds the key", "the value of X-Ok has a control", "Connection is hop-by-hop", `"a b" is not a field name`, "X-Ok is set too"}},
+		"seals": {"ledger:\n  seal:\n  - {id: a, key: hunter2secret}\n  - {id: b c, key: " + sealKeyOfTests + "}\n  - {id: a, key: " + strings.Repeat("0f", 32) + "}\n" + small,
+			[]string{"3:13: ledger.seal[0].key: is not 32 bytes in base64 or hexadecimal", "4:6: ledger.seal[1].id: must be 1 to 32", "5:6: ledger.seal[2].id: is already taken"}},
+		"egress without its authority": {"egress: {listen: '127.0.0.1:0', ca: {dir: /nope}}\n" + small, []string{"1:38: egress.ca.dir:", "fencepost ca init"}},
+		"egress mistakes": {"egress: {listen: '0.0.0.0:3128', mode: maybe, allow: ['https://x', '*.1.2.3.4'], allow_cidrs: [10.0.0.1/8, 10.0.0.0.0], ports: [0], parent: 'socks5://user:hunter2secret@x', max_tunnels: 0, ca: {dir: /tmp}}\nroutes: [{name: a}, {name: b, strip_path: /x, match: {path: /x}}]\n",
+			[]string{`"maybe" is not one of enforce, report`, "ports: 0 is not a port", "allow[0]: is not a host name", "allow[1]: an address has no names below it", "did you mean 10.0.0.0/8", `"10.0.0.0.0" is not a range`, "egress.parent: is not a proxy's URL", "egress.max_tunnels: must be more than zero", "can be reached from other machines", "strip_path, host: are for routes with an upstream"}},
+		"callers that clash": {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
 	} {
 		_, err := Parse("f.yaml", []byte(c.text), noEnv)
 		var p *Problems

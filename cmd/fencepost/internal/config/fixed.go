@@ -12,6 +12,13 @@ func (c *Config) Fixed(next *Config) []string {
 	for i := range a.NumField() {
 		switch name := a.Type().Field(i).Tag.Get("yaml"); name {
 		case "routes":
+		case "egress":
+			// Where clients may go is exchanged; how the proxy is reached, and reaches, not.
+			old, now := c.Egress, next.Egress
+			old.Allow, old.Mode, old.Ports = now.Allow, now.Mode, now.Ports
+			if !reflect.DeepEqual(old, now) {
+				out = append(out, "egress (but for allow, mode and ports)")
+			}
 		case "callers":
 			if (len(c.Callers) == 0) != (len(next.Callers) == 0) {
 				out = append(out, "callers (none to some, or back)")

@@ -12,24 +12,33 @@ import (
 	"fencepost/policy"
 )
 
-// PolicyRoutes turns the routes into the policy package's.
-func (c *Config) PolicyRoutes() (*policy.Table, error) {
-	routes := make([]policy.Route, len(c.Routes))
-	for i, r := range c.Routes {
-		u, ok := parseUpstream(r.Upstream)
-		if !ok {
-			return nil, fmt.Errorf("route %q: upstream: is not a URL", r.Name)
+// PolicyRoutes turns the routes into the policy package's: those of the reverse
+// proxy, and those of the egress proxy.
+func (c *Config) PolicyRoutes() (reverse, egress *policy.Table, err error) {
+	var routes [2][]policy.Route
+	var problems []error
+	for _, r := range c.Routes {
+		var u *url.URL
+		kind := 1
+		if r.Upstream != "" {
+			var ok bool
+			if u, ok = parseUpstream(r.Upstream); !ok {
+				return nil, nil, fmt.Errorf("route %q: upstream: is not a URL", r.Name)
+			}
+			kind = 0
 		}
-		routes[i] = r.rule(u)
-		var problems []error
-		r.compile(&routes[i], func(path string, err error) {
+		rule := r.rule(u)
+		r.compile(&rule, func(path string, err error) {
 			problems = append(problems, fmt.Errorf("route %q: %s: %w", r.Name, path, err))
 		})
-		if err := errors.Join(problems...); err != nil {
-			return nil, err
-		}
+		routes[kind] = append(routes[kind], rule)
 	}
-	return policy.NewTable(routes)
+	if err := errors.Join(problems...); err != nil {
+		return nil, nil, err
+	}
+	reverse, err = policy.NewTable(routes[0])
+	egress, egressErr := policy.NewTable(routes[1])
+	return reverse, egress, errors.Join(err, egressErr)
 }
 
 // parseUpstream reads the URL of an upstream. There is no error, which would
@@ -42,7 +51,8 @@ func parseUpstream(s string) (*url.URL, bool) {
 // rule is the route as the policy package has it, without its expressions.
 func (r *Route) rule(upstream *url.URL) policy.Route {
 	return policy.Route{
-		Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: upstream, Enforce: r.Enforce, Methods: r.Methods,
+		Name: r.Name, Host: r.Match.Host, Path: r.Match.Path, Upstream: upstream, Egress: upstream == nil, Enforce: r.Enforce, Methods: r.Methods,
+		StripPath: r.StripPath, HostField: r.hostField(), Fields: r.fields(), Connect: r.connect(),
 		Key: policy.KeyRule{
 			Header: r.Key.Header, Window: time.Duration(r.Key.Window),
 			Missing: map[string]policy.Missing{"reject": policy.MissingReject, "pass": policy.MissingPass, "derive": policy.MissingDerive}[r.Key.Missing],
@@ -59,8 +69,9 @@ func (r *Route) rule(upstream *url.URL) policy.Route {
 	}
 }
 
-// compile compiles the route's expressions and its lookup into out.
+// compile compiles the route's expressions and its lookup, and reads its files, into out.
 func (r *Route) compile(out *policy.Route, fail func(path string, err error)) {
+	r.readTLS(out, func(path string, err error) { fail("upstream_tls."+path, err) })
 	for i, o := range r.Outcomes {
 		path := fmt.Sprintf("outcomes[%d]", i)
 		when, err := policy.CompileOutcome(o.When)

@@ -19,7 +19,7 @@ func profiled(t *testing.T, name, keys string) (*Config, *policy.Route) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := c.PolicyRoutes()
+	table, _, err := c.PolicyRoutes()
 	if err != nil {
 		t.Fatal(err)
 	}

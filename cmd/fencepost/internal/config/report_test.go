@@ -35,7 +35,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		"a misspelt key is not missing as well": {
 			"routes:\n- {name: a, upstrem: 'http://x'}\n", []string{"2:13: routes[0]: unknown key \"upstrem\"; did you mean \"upstream\"?"}},
 		"another unknown key excuses nothing": {
-			"routes:\n- {name: a, colour: red}\n", []string{"2:3: routes[0].upstream: \"\" is not a URL", "2:13: routes[0]: unknown key \"colour\"; known are"}},
+			"routes:\n- {name: a, colour: red}\n", []string{"2:3: routes[0].upstream: is missing", "2:13: routes[0]: unknown key \"colour\"; known are"}},
 		"routes that are no list": {"rotues: []\n", []string{"1:1: unknown key \"rotues\"; did you mean \"routes\"?"}},
 		"nothing follows from a window that was not read": {
 			"ledger: {retention: 24x}\nlimits: {wait: [1]}\nroutes: [{name: a, upstream: 'http://x', timeout: 48h, duplicates: {wait: 1h}}]\n", []string{"1:21: ledger.retention", "2:16: limits.wait: must be a single"}},

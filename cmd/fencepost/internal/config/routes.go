@@ -28,7 +28,7 @@ func (c *Config) validateRoutes(k *checker) {
 	if k.found > before || len(k.failed) > 0 {
 		return
 	}
-	if _, err := c.PolicyRoutes(); err != nil {
+	if _, _, err := c.PolicyRoutes(); err != nil {
 		for _, e := range flatten(err) {
 			k.fail("routes", "%v", e)
 		}
@@ -39,13 +39,20 @@ func (c *Config) validateRoute(i int, k *checker) {
 	r, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
 	choice := func(key, v string, of ...string) { k.choice(path+"."+key, v, of...) }
 	upstream, ok := parseUpstream(r.Upstream)
-	if !ok {
+	switch {
+	case r.Upstream == "" && c.Egress.On():
+		upstream = nil // a route of the egress proxy
+	case r.Upstream == "" && k.ok("egress"):
+		k.fail(path+".upstream", "is missing; write it like https://api.example.com (a route without one is for the egress proxy, which egress.listen turns on)")
+		upstream = somewhere
+	case !ok:
 		k.fail(path+".upstream", "%s is not a URL; write it like https://api.example.com", shownURL(r.Upstream))
 		upstream = somewhere
 	}
 	if _, ok := ProfileText(r.Profile); r.Profile != "" && !ok {
 		k.fail(path+".profile", "%s is not a profile; known are %s", shown(r.Profile), strings.Join(ProfileNames(), ", "))
 	}
+	choice("upstream_http", r.HTTP, "http1", "http2", "h2c")
 	choice("key.missing", r.Key.Missing, "reject", "pass", "derive")
 	choice("duplicates.same_payload", r.Duplicates.SamePayload, "allow", "reject")
 	choice("upstream_key.send", r.UpstreamKey.Send, "same", "none", "derived")
@@ -101,8 +108,18 @@ func (c *Config) validateNames(k *checker) {
 // validateReach reports routes that no request can reach, among those whose match
 // is usable, whatever else is wrong with them.
 func (c *Config) validateReach(k *checker) {
+	for _, egress := range []bool{false, true} {
+		c.validateReachOf(egress, k)
+	}
+}
+
+// validateReachOf is validateReach for the routes of one of the two proxies.
+func (c *Config) validateReachOf(egress bool, k *checker) {
 	var routes []policy.Route
 	for i := range c.Routes {
+		if (c.Routes[i].Upstream == "") != egress {
+			continue
+		}
 		// Named by its number: names of the file may be missing or taken twice.
 		r := policy.Route{Name: fmt.Sprintf("routes-%d", i), Host: c.Routes[i].Match.Host, Path: c.Routes[i].Match.Path, Upstream: somewhere}
 		if _, err := policy.NewTable([]policy.Route{r}); err == nil && k.whole(fmt.Sprintf("routes[%d].match", i)) {

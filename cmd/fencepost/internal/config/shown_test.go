@@ -32,7 +32,7 @@ func TestNoErrorRepeatsAPassword(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("--upstream %s: %v", u, err)
 		}
-		if _, err := c.PolicyRoutes(); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if _, _, err := c.PolicyRoutes(); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the routes of %s: %v", u, err)
 		}
 	}

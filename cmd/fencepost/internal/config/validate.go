@@ -22,7 +22,7 @@ func (c *Config) validate(k *checker) {
 	for path, v := range map[string]Duration{
 		"ledger.retention": c.Ledger.Retention, "ledger.tombstone": c.Ledger.Tombstone, "ledger.timeout": c.Ledger.Timeout,
 		"ledger.sweep_every": c.Ledger.SweepEvery, "limits.header_timeout": c.Limits.HeaderTimeout, "limits.body_timeout": c.Limits.BodyTimeout,
-		"limits.idle_timeout": c.Limits.IdleTimeout, "limits.wait": c.Limits.Wait, "upstreams.idle_timeout": c.Upstreams.IdleTimeout,
+		"limits.idle_timeout": c.Limits.IdleTimeout, "limits.wait": c.Limits.Wait, "limits.stream_after": c.Limits.StreamAfter, "upstreams.idle_timeout": c.Upstreams.IdleTimeout,
 		"upstreams.dial_timeout": c.Upstreams.DialTimeout, "upstreams.tls_timeout": c.Upstreams.TLSTimeout, "drain.timeout": c.Drain.Timeout,
 	} {
 		positive(path, v > 0)
@@ -48,7 +48,10 @@ func (c *Config) validate(k *checker) {
 	if err := checkLedgerURL(string(c.Ledger.URL)); err != nil {
 		k.fail("ledger.url", "%v", err)
 	}
-	for path, file := range map[string]string{"ledger.ca": c.Ledger.CA, "upstreams.ca": c.Upstreams.CA} {
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		k.fail("tls", "needs both cert and key")
+	}
+	for path, file := range map[string]string{"ledger.ca": c.Ledger.CA, "upstreams.ca": c.Upstreams.CA, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key} {
 		if file != "" {
 			if _, err := os.Stat(file); err != nil {
 				// Without the name, which may be a URL by mistake; the place says which.
@@ -59,7 +62,9 @@ func (c *Config) validate(k *checker) {
 			}
 		}
 	}
+	c.Ledger.validateSeal(k)
 	c.validateListeners(k)
+	c.validateEgress(k)
 	c.validateCallers(k)
 	c.validateRoutes(k)
 }

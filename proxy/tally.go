@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"maps"
+	"sync"
+
+	"fencepost/keystore"
+)
+
+// Tally is what a proxy did since it was made, in the words of a person who asks
+// afterwards: what was governed, what was not, and what is left to be settled.
+type Tally struct {
+	// Sent, Replayed and Refused count governed requests. Refused are those that got
+	// a problem instead of an answer, by its code; outcome_unknown is not among them.
+	Sent, Replayed int
+	Refused        map[string]int
+	// Unknown are the operations whose outcome was not known when they were last
+	// heard of, oldest first, at most 100.
+	Unknown []UnknownOperation
+	// Ungoverned counts mutations that passed without a key, by host and method
+	// ("api.example.com POST").
+	Ungoverned map[string]int
+	// Tunnelled counts connections that were not looked into, RefusedHosts wishes to
+	// reach what is not allowed, Reported those that were let through because of the
+	// mode, and Untrusting clients that did not accept the authority, each by host.
+	Tunnelled, RefusedHosts, Reported, Untrusting map[string]int
+}
+
+// UnknownOperation is an effect that may have happened.
+type UnknownOperation struct {
+	Key, Method, Host, Path string
+	// Lookup is the URL path of its state document.
+	Lookup string
+}
+
+// tally is a Tally that is being counted.
+type tally struct {
+	mu sync.Mutex
+	t  Tally
+	// unknown is by key; order remembers which came first.
+	unknown map[keystore.ID]UnknownOperation
+	order   []keystore.ID
+}
+
+const (
+	maxTallied = 1000
+	maxUnknown = 100
+)
+
+func newTally() *tally { return &tally{unknown: make(map[keystore.ID]UnknownOperation)} }
+
+// count adds one under a name; past a bound, under no name.
+func count(m *map[string]int, name string) {
+	if *m == nil {
+		*m = make(map[string]int)
+	}
+	if _, known := (*m)[name]; !known && len(*m) >= maxTallied {
+		name = "others"
+	}
+	(*m)[name]++
+}
+
+func (t *tally) add(f func(*Tally)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.t)
+}
+
+func (t *tally) ungoverned(host, method string) {
+	t.add(func(t *Tally) { count(&t.Ungoverned, host+" "+method) })
+}
+func (t *tally) tunnelled(host string)   { t.add(func(t *Tally) { count(&t.Tunnelled, host) }) }
+func (t *tally) refusedHost(host string) { t.add(func(t *Tally) { count(&t.RefusedHosts, host) }) }
+func (t *tally) reported(host string)    { t.add(func(t *Tally) { count(&t.Reported, host) }) }
+func (t *tally) untrusting(host string)  { t.add(func(t *Tally) { count(&t.Untrusting, host) }) }
+
+// governed notes a governed request that is over.
+func (t *tally) governed(l *line, id keystore.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case l.replayed:
+		t.t.Replayed++
+	case l.received != 0, l.code == codeUnknown && l.upstream > 0:
+		t.t.Sent++
+	case l.code != "" && l.code != codeUnknown:
+		count(&t.t.Refused, string(l.code))
+	}
+	switch l.reads() {
+	case keystore.Unknown:
+		if _, known := t.unknown[id]; !known && len(t.order) < maxUnknown {
+			t.order = append(t.order, id)
+			t.unknown[id] = UnknownOperation{Key: id.Key, Method: l.method, Host: l.host, Path: l.path, Lookup: lookupPath(id.Key)}
+		}
+	case keystore.Completed, keystore.Abandoned:
+		t.settled(id)
+	}
+}
+
+// settled takes an operation from the list. The lock is held.
+func (t *tally) settled(id keystore.ID) { delete(t.unknown, id) }
+
+// Tally returns what was counted so far.
+func (p *Proxy) Tally() Tally {
+	t := p.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.t
+	for _, m := range []*map[string]int{&out.Refused, &out.Ungoverned, &out.Tunnelled, &out.RefusedHosts, &out.Reported, &out.Untrusting} {
+		*m = maps.Clone(*m)
+	}
+	for _, id := range t.order {
+		if u, still := t.unknown[id]; still {
+			out.Unknown = append(out.Unknown, u)
+		}
+	}
+	return out
+}
