@@ -50,6 +50,7 @@ const (
 	fFirstSent   = 24
 	fProbing     = 25
 	fProbes      = 26
+	fInDoubt     = 27
 
 	oSource   = 1
 	oStatus   = 2
@@ -197,6 +198,7 @@ func Encode(r *Record) []byte {
 	b.instant(fFirstSent, r.FirstSentAt)
 	b.text(fProbing, r.Probing)
 	b.number(fProbes, uint64(r.Probes))
+	b.flag(fInDoubt, r.InDoubt)
 	for _, name := range slices.Sorted(maps.Keys(r.Captured)) {
 		b.message(fCaptured, func(b *encoder) {
 			b.text(pName, name)
@@ -359,6 +361,8 @@ func (r *Record) set(x field, stored *uint64) error {
 		r.Probing = x.text
 	case fProbes:
 		r.Probes = int(x.v)
+	case fInDoubt:
+		r.InDoubt = x.v != 0
 	case fTombstone:
 		r.Tombstone = x.v != 0
 	case fCaptured:

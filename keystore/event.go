@@ -29,7 +29,8 @@ const (
 	// Doubt: the attempt was sent and its outcome is not known. Dispatched → Unknown.
 	Doubt
 	// Release: the attempt is proved not to have been applied: it was not sent,
-	// or the upstream said so. Reserved, Dispatched or Unknown → Reserved (free).
+	// or the upstream said so. Reserved, Dispatched or Unknown → Reserved (free); but
+	// to Unknown where an earlier attempt is in doubt, of which it says nothing.
 	Release
 
 	// Confirm: a provider lookup shows the effect. Unknown → Completed.
@@ -59,9 +60,15 @@ const (
 	// Dispatch: Reserve and Mark in one write, where a connection to the upstream
 	// is at hand before the key is claimed. None → Dispatched.
 	Dispatch
+
+	// Resend: the request is about to be sent again although the earlier send is in
+	// doubt, because the upstream recognises its key. Unknown → Dispatched, under a
+	// new attempt, with nothing in between: until it is written the doubt stands, and
+	// an attempt that comes to nothing afterwards leaves it as it was.
+	Resend
 )
 
-var eventNames = [...]string{"none", "reserve", "take_over", "mark", "extend", "complete", "doubt", "release", "confirm", "clear", "resolve", "abandon", "note", "bury", "probe", "probed", "dispatch"}
+var eventNames = [...]string{"none", "reserve", "take_over", "mark", "extend", "complete", "doubt", "release", "confirm", "clear", "resolve", "abandon", "note", "bury", "probe", "probed", "dispatch", "resend"}
 
 // String returns the name used on the wire and in stored records.
 func (k EventKind) String() string {
@@ -99,16 +106,17 @@ type Event struct {
 	// Why is the reason in words, for the history.
 	Why string
 
-	// Attempt is the attempt that speaks, or that begins with Reserve and TakeOver.
+	// Attempt is the attempt that speaks, or that begins with Reserve, TakeOver and
+	// Resend.
 	Attempt string
-	// Lease is what Reserve and TakeOver were asked under, nil for none.
+	// Lease is what Reserve, TakeOver and Resend were asked under, nil for none.
 	Lease *LeaseRef
 	// ExternalLease says that tokens come from the caller's own lease system:
 	// the highest token seen wins.
 	ExternalLease bool
 
 	// Silence is how long the owner may be silent before it counts as gone:
-	// Reserve, TakeOver, Mark, Extend, Probe. For Probed it is the time to the next
+	// Reserve, TakeOver, Mark, Resend, Extend, Probe. For Probed it is the time to the next
 	// look.
 	Silence time.Duration
 	// Keep is how long the record stays in the state it reaches: Reserve,

@@ -54,6 +54,22 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 		w.BeforeSend = true
 		return w, Allowed
 
+	case Resend:
+		if view.State != Unknown {
+			return Write{}, RefusedState
+		}
+		if ev.Attempt == "" || mine {
+			return Write{}, RefusedEvent
+		}
+		w := change(cur, ev, Dispatched)
+		w.begin(ev)
+		w.Record.DispatchedAt, w.Record.InDoubt = StampNow, true
+		w.Record.Outcome, w.Record.Probes = nil, 0
+		w.BodyOp = BodyDrop
+		w.ExpiresIn = 0
+		w.BeforeSend = true
+		return w, Allowed
+
 	case Extend:
 		if cur.State != Reserved && cur.State != Dispatched {
 			return Write{}, RefusedState
@@ -102,6 +118,16 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 		}
 		if cur.State != Reserved && cur.State != Dispatched && cur.State != Unknown {
 			return Write{}, RefusedState
+		}
+		if cur.InDoubt {
+			// This attempt came to nothing. What the one before it did is as open as ever.
+			w := change(cur, ev, Unknown)
+			w.Record.Owner = ""
+			if cur.State == Unknown {
+				w.Record.Probing = cur.Probing
+				w.keepTimes(cur)
+			}
+			return w, Allowed
 		}
 		return free(cur, ev), Allowed
 
@@ -231,7 +257,7 @@ func free(cur *Record, ev Event) Write {
 	w := change(cur, ev, Reserved)
 	r := &w.Record
 	r.Owner, r.Lease, r.Outcome, r.Probes = "", nil, nil, 0
-	r.DispatchedAt = 0
+	r.DispatchedAt, r.InDoubt = 0, false
 	w.BodyOp = BodyDrop
 	w.ExpiresIn = ev.Keep
 	return w
@@ -240,7 +266,7 @@ func free(cur *Record, ev Event) Write {
 // settle ends the operation with an outcome.
 func (w *Write) settle(ev Event) {
 	w.answer(ev)
-	w.Record.Owner = ""
+	w.Record.Owner, w.Record.InDoubt = "", false
 	w.Record.SettledAt = StampNow
 	w.ExpiresIn = ev.Keep
 }

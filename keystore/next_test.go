@@ -59,6 +59,9 @@ func TestEveryEventInEveryState(t *testing.T) {
 		{"completed, expired", ptr(made(t, newReserve(), evMark, evComplete)), long},
 		{"abandoned", ptr(made(t, newReserve(), evMark, evDoubt, evAbandon)), testNow},
 		{"abandoned, expired", ptr(made(t, newReserve(), evMark, evDoubt, evAbandon)), long},
+		{"resent", ptr(resent(t)), testNow},
+		{"resent, lapsed", ptr(resent(t)), long},
+		{"resent, unknown", ptr(resent(t, evDoubt)), testNow},
 	}
 	out := &Outcome{Source: FromOperator, Status: 201, Retained: true}
 	events := []Event{
@@ -81,31 +84,35 @@ func TestEveryEventInEveryState(t *testing.T) {
 		{Kind: Probe, Silence: time.Minute},
 		{Kind: Probed, Silence: time.Minute},
 		dispatch(),
+		{Kind: Resend, Attempt: "a2", Silence: time.Minute},
+		{Kind: Resend, Attempt: "a1", Silence: time.Minute},
 		{Kind: EventNone},
 	}
 	// Rows: events as above. Columns: states as above. "-" is a refusal.
 	table := [][]string{
-		//                 none        reserved    lapsed      free        dispatched    lapsed        unknown     completed   expired     abandoned   expired
-		/* reserve   */ {"reserved", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* take over */ {"-", "-", "reserved", "reserved", "-", "-", "-", "-", "-", "-", "-"},
-		/* mark      */ {"-", "dispatched", "dispatched", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* extend    */ {"-", "reserved", "reserved", "-", "dispatched", "dispatched", "-", "-", "-", "-", "-"},
-		/* complete  */ {"-", "-", "-", "-", "completed", "completed", "completed", "-", "-", "-", "-"},
-		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* doubt     */ {"-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-", "-"},
-		/* release   */ {"-", "reserved", "reserved", "reserved", "reserved", "reserved", "reserved", "-", "-", "-", "-"},
-		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* confirm   */ {"-", "-", "-", "-", "-", "completed", "completed", "-", "-", "-", "-"},
-		/* clear     */ {"-", "-", "-", "-", "-", "reserved", "reserved", "-", "-", "-", "-"},
-		/* resolve   */ {"-", "-", "-", "-", "-", "completed", "completed", "-", "-", "-", "-"},
-		/* abandon   */ {"-", "-", "abandoned", "abandoned", "-", "abandoned", "abandoned", "-", "-", "-", "-"},
-		/* note      */ {"-", "reserved", "reserved", "reserved", "dispatched", "dispatched", "unknown", "completed", "completed", "abandoned", "abandoned"},
-		/* bury      */ {"-", "-", "-", "-", "-", "-", "-", "-", "completed", "-", "abandoned"},
-		/* probe     */ {"-", "-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-"},
-		/* probed    */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* dispatch  */ {"dispatched", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-		/* none      */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		//                 none        reserved    lapsed      free        dispatched    lapsed        unknown     completed   expired     abandoned   expired     resent        lapsed        unknown
+		/* reserve   */ {"reserved", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* take over */ {"-", "-", "reserved", "reserved", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* mark      */ {"-", "dispatched", "dispatched", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* extend    */ {"-", "reserved", "reserved", "-", "dispatched", "dispatched", "-", "-", "-", "-", "-", "dispatched", "dispatched", "-"},
+		/* complete  */ {"-", "-", "-", "-", "completed", "completed", "completed", "-", "-", "-", "-", "completed", "completed", "completed"},
+		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* doubt     */ {"-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-", "-", "unknown", "unknown", "-"},
+		/* release   */ {"-", "reserved", "reserved", "reserved", "reserved", "reserved", "reserved", "-", "-", "-", "-", "unknown", "unknown", "unknown"},
+		/* ' another */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* confirm   */ {"-", "-", "-", "-", "-", "completed", "completed", "-", "-", "-", "-", "-", "completed", "completed"},
+		/* clear     */ {"-", "-", "-", "-", "-", "reserved", "reserved", "-", "-", "-", "-", "-", "reserved", "reserved"},
+		/* resolve   */ {"-", "-", "-", "-", "-", "completed", "completed", "-", "-", "-", "-", "-", "completed", "completed"},
+		/* abandon   */ {"-", "-", "abandoned", "abandoned", "-", "abandoned", "abandoned", "-", "-", "-", "-", "-", "abandoned", "abandoned"},
+		/* note      */ {"-", "reserved", "reserved", "reserved", "dispatched", "dispatched", "unknown", "completed", "completed", "abandoned", "abandoned", "dispatched", "dispatched", "unknown"},
+		/* bury      */ {"-", "-", "-", "-", "-", "-", "-", "-", "completed", "-", "abandoned", "-", "-", "-"},
+		/* probe     */ {"-", "-", "-", "-", "-", "unknown", "unknown", "-", "-", "-", "-", "-", "unknown", "unknown"},
+		/* probed    */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* dispatch  */ {"dispatched", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* resend    */ {"-", "-", "-", "-", "-", "dispatched", "dispatched", "-", "-", "-", "-", "-", "dispatched", "dispatched"},
+		/* ' itself  */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+		/* none      */ {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
 	}
 	for i, ev := range events {
 		for j, st := range states {
@@ -132,6 +139,53 @@ func TestEveryEventInEveryState(t *testing.T) {
 				t.Errorf("%v when %s: %+v", ev.Kind, st.name, w.Record)
 			}
 		}
+	}
+}
+
+// resent is an operation whose first attempt is in doubt and whose second, a1, is on
+// its way, or has met with what comes.
+func resent(t *testing.T, then ...Event) Record {
+	first := newReserve()
+	first.Attempt = "a0"
+	return made(t, append([]Event{first, {Kind: Mark, Attempt: "a0", Silence: time.Minute}, {Kind: Doubt, Attempt: "a0"}, {Kind: Resend, Attempt: "a1", Silence: time.Minute, Why: "recognised"}}, then...)...)
+}
+
+// TestAResendSpeaksForItselfOnly: what it proves of itself proves nothing of the
+// attempt before it, however often it is tried. Evidence about the effect settles both.
+func TestAResendSpeaksForItselfOnly(t *testing.T) {
+	r := resent(t)
+	if r.State != Dispatched || r.Attempt != 2 || r.AttemptID != "a1" || r.Owner != "me" || !r.InDoubt || r.DispatchedAt != testNow || r.FirstSentAt != testNow || r.Expires != 0 || r.Deadline == 0 {
+		t.Fatalf("%+v", r)
+	}
+	again := []Event{evRelease, {Kind: Resend, Attempt: "a2", Silence: time.Minute}, {Kind: Release, Attempt: "a2", Keep: time.Hour}}
+	if r := resent(t, again...); r.State != Unknown || r.Owner != "" || r.Expires != 0 || r.Forgettable(testNow.Add(1e6*time.Hour)) {
+		t.Errorf("%+v", r)
+	}
+	// A lookup's or an operator's word is about the effect: the next attempt begins anew.
+	r = resent(t, evRelease, Event{Kind: Clear, Keep: time.Hour}, Event{Kind: TakeOver, Attempt: "a3", Silence: time.Minute, Keep: time.Hour},
+		Event{Kind: Mark, Attempt: "a3", Silence: time.Minute}, Event{Kind: Release, Attempt: "a3", Keep: time.Hour})
+	if r.State != Reserved || r.InDoubt {
+		t.Errorf("%+v", r)
+	}
+	if r := resent(t, evComplete); r.State != Completed || r.InDoubt || r.Outcome.Source != FromResponse {
+		t.Errorf("%+v", r)
+	}
+	// A late refusal leaves whoever is asking alone.
+	probed := resent(t, evDoubt, Event{Kind: Probe, Silence: time.Minute})
+	w, no := Next(&probed, Event{Kind: Release, Attempt: "a1", Writer: "w", By: "me", Keep: time.Hour}, testNow, nil)
+	if no != Allowed || w.Record.Probing != "me" || w.DeadlineIn != time.Minute {
+		t.Errorf("%s %+v", no, w)
+	}
+	// It is as much of a send as any other, and its lease is asked for.
+	doubted := made(t, newReserve(), evMark, evDoubt)
+	w, no = Next(&doubted, Event{Kind: Resend, Attempt: "a2", Writer: "w", By: "me", Silence: time.Minute, Lease: &LeaseRef{"run", 7}}, testNow, nil)
+	if no != Allowed || !w.BeforeSend || w.Guard == nil || *w.Guard != (Guard{Run: "run", Token: 7}) || w.Record.Lease == nil {
+		t.Errorf("%s %+v", no, w)
+	}
+	r = resent(t)
+	got, err := Decode(r.ID, Columns{r.Version, r.Writer, r.State, r.UpdatedAt, r.Deadline, r.Expires}, Encode(&r))
+	if err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("%v %+v", err, got)
 	}
 }
 

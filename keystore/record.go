@@ -60,6 +60,9 @@ type Record struct {
 
 	// FirstSentAt is when the first attempt was marked as sent; it never changes.
 	FirstSentAt Instant
+	// InDoubt says that the current attempt is a Resend: whatever becomes of it, an
+	// earlier one may have taken effect.
+	InDoubt bool
 	// Probing is the instance that asks the provider about an Unknown operation
 	// right now, until Deadline; Probes counts how often that was done in vain.
 	// With nobody probing, Deadline is when the next look is due.

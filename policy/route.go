@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -176,6 +177,19 @@ type UpstreamKeyRule struct {
 	// Deduplicates is how long after the first send the upstream itself recognises
 	// this key, so that an UNKNOWN may be sent again with it. Zero: it does not.
 	Deduplicates time.Duration
+	// Methods are those whose requests it recognises by the key: many providers say
+	// so of POST only. Upper case. Default: every governed one.
+	Methods []string
+}
+
+// Recognises says for how long after the first send the upstream recognises the
+// key of a request with this method. Another spelling of a listed method is not
+// listed: whether the upstream takes "post" for POST is not ours to hope.
+func (u *UpstreamKeyRule) Recognises(method string) time.Duration {
+	if len(u.Methods) > 0 && !slices.Contains(u.Methods, method) {
+		return 0
+	}
+	return u.Deduplicates
 }
 
 // UpstreamKeySend is which key the upstream gets.

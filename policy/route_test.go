@@ -1,6 +1,9 @@
 package policy
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestGoverned(t *testing.T) {
 	listed := []string{"POST", "PATCH"}
@@ -40,5 +43,26 @@ func TestZeroChoicesAreTheCautiousOnes(t *testing.T) {
 	}
 	if r.UpstreamKey.Send != SendSame {
 		t.Error("the upstream does not get the key by default")
+	}
+}
+
+// TestAKeyIsRecognisedForTheListedMethodsOnly, letter by letter.
+func TestAKeyIsRecognisedForTheListedMethodsOnly(t *testing.T) {
+	for _, tc := range []struct {
+		methods []string
+		method  string
+		want    time.Duration
+	}{
+		{nil, "POST", time.Hour},
+		{nil, "PATCH", time.Hour},
+		{[]string{"POST"}, "POST", time.Hour},
+		{[]string{"PUT", "POST"}, "POST", time.Hour},
+		{[]string{"POST"}, "PATCH", 0},
+		{[]string{"POST"}, "post", 0},
+	} {
+		u := UpstreamKeyRule{Deduplicates: time.Hour, Methods: tc.methods}
+		if got := u.Recognises(tc.method); got != tc.want {
+			t.Errorf("%v, %s: %v, want %v", tc.methods, tc.method, got, tc.want)
+		}
 	}
 }

@@ -44,16 +44,9 @@ func prepare(r Route) (*Route, []error) {
 	if len(r.Methods) == 0 {
 		r.Methods = []string{"POST", "PUT", "PATCH", "DELETE"}
 	}
-	for _, m := range r.Methods {
-		switch {
-		case !isToken(m) || m != strings.ToUpper(m):
-			bad("methods: %q is not a method; methods are upper case", m)
-		case SafeMethod(m):
-			bad("methods: %s is safe and is never governed", m)
-		case m == "CONNECT":
-			bad("methods: CONNECT opens a tunnel and is never governed")
-		}
-	}
+	checkMethods("methods", r.Methods, bad)
+	r.UpstreamKey.Methods = slices.Clone(r.UpstreamKey.Methods)
+	checkMethods("upstream_key.methods", r.UpstreamKey.Methods, bad)
 
 	if r.Key.Missing > MissingDerive {
 		bad("key.missing: %d is no known choice", r.Key.Missing)
@@ -107,6 +100,20 @@ func prepare(r Route) (*Route, []error) {
 	fill(&r.Limits.Request, 10<<20, "limits.request", bad)
 	fill(&r.Limits.Response, 1<<20, "limits.response", bad)
 	return &r, problems
+}
+
+// checkMethods refuses methods that cannot be governed.
+func checkMethods(key string, methods []string, bad func(string, ...any)) {
+	for _, m := range methods {
+		switch {
+		case !isToken(m) || m != strings.ToUpper(m):
+			bad("%s: %q is not a method; methods are upper case", key, m)
+		case SafeMethod(m):
+			bad("%s: %s is safe and is never governed", key, m)
+		case m == "CONNECT":
+			bad("%s: CONNECT opens a tunnel and is never governed", key)
+		}
+	}
 }
 
 // fill sets a number that is 0 to its default, and refuses a negative one.

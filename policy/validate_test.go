@@ -81,11 +81,11 @@ func TestWhatIsGivenIsKeptInCanonicalForm(t *testing.T) {
 func TestATableSharesNothingWithWhatItWasMadeOf(t *testing.T) {
 	given := []Route{{
 		Name: "r", Upstream: upstream(t, "http://up"), Methods: []string{"POST"},
-		Fingerprint: FingerprintRule{Headers: []string{"Accept"}},
+		Fingerprint: FingerprintRule{Headers: []string{"Accept"}}, UpstreamKey: UpstreamKeyRule{Methods: []string{"POST"}},
 	}}
 	r := table(t, given...).Routes()[0]
-	given[0].Methods[0], given[0].Fingerprint.Headers[0], given[0].Upstream.Host = "GET", "Cookie", "evil"
-	if r.Methods[0] != "POST" || r.Fingerprint.Headers[0] != "Accept" || r.Upstream.Host != "up" {
+	given[0].Methods[0], given[0].Fingerprint.Headers[0], given[0].Upstream.Host, given[0].UpstreamKey.Methods[0] = "GET", "Cookie", "evil", "PUT"
+	if r.Methods[0] != "POST" || r.Fingerprint.Headers[0] != "Accept" || r.Upstream.Host != "up" || r.UpstreamKey.Methods[0] != "POST" {
 		t.Errorf("changed from outside: %+v", r)
 	}
 }
@@ -135,6 +135,8 @@ func TestWhatARouteMayNotSay(t *testing.T) {
 		"method in lower case":        {func(r *Route) { r.Methods = []string{"POST", "put"} }, `methods: "put"`},
 		"method that is no token":     {func(r *Route) { r.Methods = []string{"PO ST"} }, "methods: "},
 		"safe method":                 {func(r *Route) { r.Methods = []string{"GET"} }, "methods: GET is safe"},
+		"recognised lower case":       {func(r *Route) { r.UpstreamKey.Methods = []string{"post"} }, `upstream_key.methods: "post"`},
+		"recognised safe method":      {func(r *Route) { r.UpstreamKey.Methods = []string{"GET"} }, "upstream_key.methods: GET is safe"},
 		"CONNECT":                     {func(r *Route) { r.Methods = []string{"CONNECT"} }, "methods: CONNECT"},
 		"unknown choice, key":         {func(r *Route) { r.Key.Missing = 3 }, "key.missing: "},
 		"unknown choice, upstream":    {func(r *Route) { r.UpstreamKey.Send = 3 }, "upstream_key.send: "},

@@ -58,8 +58,12 @@ func (x *exchange) unreachable(a *attempt, err error) *answer {
 		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: r.State.String(),
 			detail: "The host " + strconv.Quote(x.target.Host) + " may not be reached: " + f.why + ". Nothing was sent."}}
 	}
+	what := "No request was sent to "
+	if r.State == keystore.Unknown {
+		what = "What became of an earlier send is not known, and this time no request was sent to "
+	}
 	return &answer{problem: &problem{code: codeUnreachable, id: x.id, record: &r, state: r.State.String(),
-		detail: "No request was sent to " + x.target.Scheme + "://" + x.target.Host + ": " + err.Error() + ". Send the same request with the same key again."}}
+		detail: what + x.target.Scheme + "://" + x.target.Host + ": " + err.Error() + ". Send the same request with the same key again."}}
 }
 
 func (x *exchange) unknown(a *attempt, timeout bool, what string) *answer {

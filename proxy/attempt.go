@@ -20,6 +20,9 @@ type attempt struct {
 	now   keystore.Instant
 	timer *time.Timer
 	over  bool
+	// resend is what marks the attempt where an earlier one is in doubt; nil is the
+	// usual mark of a reservation.
+	resend *keystore.Event
 }
 
 // hold takes note of a record that this attempt has just written.
@@ -52,7 +55,12 @@ func (a *attempt) record() keystore.Record {
 func (a *attempt) mark(ctx context.Context, externalLease bool) (keystore.Reply, keystore.Refusal, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	rep, no, err := a.p.ledger.change(ctx, a.rec, a.now, keystore.Event{Kind: keystore.Mark, Attempt: a.id, ExternalLease: externalLease, Silence: a.p.cfg.OwnerDeadline})
+	ev := keystore.Event{Kind: keystore.Mark, Attempt: a.id}
+	if a.resend != nil {
+		ev = *a.resend
+	}
+	ev.ExternalLease, ev.Silence = externalLease, a.p.cfg.OwnerDeadline
+	rep, no, err := a.p.ledger.change(ctx, a.rec, a.now, ev)
 	if err == nil && no == keystore.Allowed && rep.Result == keystore.Written {
 		a.rec, a.now = rep.Record, rep.Now
 		a.timer = time.AfterFunc(a.p.cfg.OwnerDeadline/3, a.extend)

@@ -102,11 +102,17 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 			}
 			return x.claim(ctx, false)
 		case keystore.ClaimUnknown:
-			if next, settled := x.reconsider(ctx, rep); settled {
+			next, settled := x.reconsider(ctx, rep)
+			switch {
+			case settled:
 				rep = next
 				continue
+			case !x.recognised(next):
+				return nil, x.answerClaim(c, next)
+			case x.p.draining():
+				return nil, &answer{problem: x.shuttingDown()}
 			}
-			return nil, x.answerClaim(c, rep)
+			return x.resend(next), nil
 		default:
 			return nil, x.answerClaim(c, rep)
 		}
@@ -197,30 +203,46 @@ func (x *exchange) captured() map[string]string {
 // maxCaptureBody bounds the body that capture rules look into.
 const maxCaptureBody = 1 << 20
 
-// reconsider is what a duplicate of an UNKNOWN operation may do about it
-// (DESIGN section 5): ask the provider, where the route says how, or rely on an
-// upstream that recognises the key. It returns the record as it has become.
-// Without evidence the doubt stays.
+// reconsider asks the provider about an UNKNOWN operation that a duplicate comes
+// for, where the route says how (DESIGN section 5). It returns the record as it has
+// become, and whether that reads otherwise now. Without evidence the doubt stays.
 func (x *exchange) reconsider(ctx context.Context, rep keystore.Reply) (keystore.Reply, bool) {
-	if x.route.Reconcile != nil {
-		if after, _, err := x.p.reconcile(ctx, rep, x.route, false); err == nil {
-			rep = after
-			if v := rep.Record.Reads(rep.Now, x.p.ledger.gone); v.State != keystore.Unknown {
-				// With the body that a replay needs.
-				full, err := x.p.ledger.get(ctx, x.id)
-				return full, err == nil && full.Result == keystore.Found
-			}
-		}
-	}
-	r := &rep.Record
-	s := policy.Situation{Sent: true, Deduplicates: x.route.UpstreamKey.Deduplicates, SinceFirst: rep.Now.Sub(r.FirstSentAt)}
-	if r.FirstSentAt.IsZero() || policy.Recover(s) != policy.ActionResend {
+	if x.route.Reconcile == nil {
 		return rep, false
 	}
-	// A crash after this leaves a free reservation, which is sent again with the
-	// same upstream key: that is what the route says the upstream can bear.
-	after, no, err := x.p.ledger.change(ctx, *r, rep.Now, keystore.Event{
-		Kind: keystore.Clear, Keep: x.keep(), Why: "the upstream recognises this key for " + x.route.UpstreamKey.Deduplicates.String() + " after the first send; it is sent again with the same one",
-	})
-	return after, err == nil && no == keystore.Allowed && after.Result == keystore.Written
+	after, _, err := x.p.reconcile(ctx, rep, x.route, false)
+	if err != nil {
+		return rep, false
+	}
+	if v := after.Record.Reads(after.Now, x.p.ledger.gone); v.State == keystore.Unknown {
+		return after, false
+	}
+	// With the body that a replay needs.
+	full, err := x.p.ledger.get(ctx, x.id)
+	if err != nil || full.Result != keystore.Found {
+		return rep, false
+	}
+	return full, true
+}
+
+// recognised reports whether the upstream still recognises the key of an UNKNOWN
+// operation, so that sending it again cannot have a second effect.
+func (x *exchange) recognised(rep keystore.Reply) bool {
+	r := &rep.Record
+	s := policy.Situation{Sent: true, Deduplicates: x.route.UpstreamKey.Recognises(x.req.Method), SinceFirst: rep.Now.Sub(r.FirstSentAt)}
+	return !r.FirstSentAt.IsZero() && policy.Recover(s) == policy.ActionResend
+}
+
+// resend makes this request the next attempt at an UNKNOWN operation. Nothing is
+// written before the mark: until then, and wherever it ends, the doubt stands, for
+// the upstream's memory of the key is good for this send and not for ever.
+func (x *exchange) resend(rep keystore.Reply) *attempt {
+	id := uuid.NewString()
+	a := x.p.hold(id, rep)
+	a.resend = &keystore.Event{
+		Kind: keystore.Resend, Attempt: id, Lease: x.lease,
+		Why: "the upstream recognises this key for " + x.route.UpstreamKey.Deduplicates.String() + " after the first send; it is sent again with the same one",
+	}
+	x.line.decision = a.resend.Kind.String()
+	return a
 }

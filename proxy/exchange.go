@@ -280,9 +280,10 @@ func (x *exchange) mustSettle(a *attempt) {
 	if v := recover(); v != nil {
 		if v != http.ErrAbortHandler {
 			ctx := context.Background()
-			if a.record().State == keystore.Reserved {
+			switch a.record().State {
+			case keystore.Reserved:
 				x.released(ctx, a, "an internal failure before the send")
-			} else {
+			case keystore.Dispatched:
 				x.doubted(ctx, a, "an internal failure after the send", nil, nil)
 			}
 		}

@@ -144,6 +144,11 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 		// As the caller wrote it: some upstreams want the quotes, some do not.
 		h[canonical(up.Header)] = value[:1]
 	}
+	if len(x.route.Outcomes) > 0 {
+		// The rules read the answer's body. Compressed it would tell them nothing, and
+		// what they would have called "unknown" would pass for final.
+		h["Accept-Encoding"] = []string{"identity"}
+	}
 	// RoundTrip reads the fields below and the context; nothing else is needed.
 	out := (&http.Request{
 		Method: x.req.Method, URL: targetURL(x.target), Host: x.target.Host, Header: h,

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -475,4 +476,50 @@ func TestOutcomeRulesDecide(t *testing.T) {
 	r.post("k", "x").ok(t, 200, `{"ok":true}`)
 	r.post("k", "x").ok(t, 200, `{"ok":true}`)
 	p.counted("k", 2)
+}
+
+// TestOutcomeRulesReadWhatACallerWouldGetCompressed: a rule that sees nothing is
+// not true, and an answer that should be in doubt would pass for final.
+func TestOutcomeRulesReadWhatACallerWouldGetCompressed(t *testing.T) {
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			fmt.Fprint(w, `{"ok":false}`)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		fmt.Fprint(z, `{"ok":false}`)
+		z.Close()
+	})
+	r := start(t, p.URL, func(r *policy.Route) {
+		r.Outcomes = []policy.OutcomeRule{{When: expr(t, policy.CompileOutcome, "response.json.ok == false"), Class: policy.ClassUnknown}}
+	}, nil)
+	g := r.post("k", "x", "Accept-Encoding", "gzip, br")
+	g.ok(t, 200, `{"ok":false}`)
+	if g.header.Get("Fencepost-State") != "unknown" {
+		t.Errorf("%v", g.header)
+	}
+	r.post("k", "x", "Accept-Encoding", "gzip, br").is(t, 409, codeUnknown, retryAfterResolution)
+}
+
+// TestAKeyThatTheUpstreamRecognisesForOtherMethodsIsNoReasonToSendAgain.
+func TestAKeyThatTheUpstreamRecognisesForOtherMethodsIsNoReasonToSendAgain(t *testing.T) {
+	for method, sends := range map[string]int32{"POST": 2, "PATCH": 1, "post": 1} {
+		var n atomic.Int32
+		p := newProvider(t, nil)
+		p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1) == 1 {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		r := start(t, p.URL, func(r *policy.Route) {
+			r.UpstreamKey = policy.UpstreamKeyRule{Deduplicates: time.Hour, Methods: []string{"POST"}}
+		}, nil)
+		for range 3 {
+			r.call(method, "/links/1", "x", "Idempotency-Key", "k")
+		}
+		if n.Load() != sends {
+			t.Errorf("%s: %d sends, want %d", method, n.Load(), sends)
+		}
+	}
 }

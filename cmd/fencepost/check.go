@@ -33,7 +33,9 @@ func check(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	fmt.Fprintf(stdout, "configuration: ok, %d route(s), %d caller(s)\n", len(c.Routes), len(c.Callers))
-
+	if used := profilesOf(c); used != "" {
+		fmt.Fprintf(stdout, "profiles: %s\n", used)
+	}
 	if *noLedger {
 		return exitOK
 	}

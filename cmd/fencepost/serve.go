@@ -122,7 +122,7 @@ func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
 	p.OwnListener(b.admin.Addr())
 	go s.run(s.main.Serve, b.main)
 	go s.run(s.admin.Serve, b.admin)
-	attrs := []any{"version", versionString(), "listen", b.main.Addr().String(), "admin", b.admin.Addr().String(), "instance", instance, "routes", len(c.Routes), "callers", len(c.Callers)}
+	attrs := []any{"version", versionString(), "listen", b.main.Addr().String(), "admin", b.admin.Addr().String(), "instance", instance, "routes", len(c.Routes), "profiles", profilesOf(c), "callers", len(c.Callers)}
 	if s.egress != nil {
 		go s.run(s.egress.Serve, b.egress)
 		attrs = append(attrs, "egress", b.egress.Addr().String())
@@ -226,7 +226,7 @@ func (s *server) reload(from *settings) {
 		s.log.Error("reload refused; the old configuration stays in force", "error", err)
 		return
 	}
-	s.log.Info("reloaded", "routes", len(s.config.Routes), "callers", len(s.config.Callers))
+	s.log.Info("reloaded", "routes", len(s.config.Routes), "profiles", profilesOf(s.config), "callers", len(s.config.Callers))
 }
 
 func (s *server) swap(from *settings) error {

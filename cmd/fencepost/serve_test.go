@@ -333,6 +333,8 @@ func TestCheckGivesAVerdict(t *testing.T) {
 	good := configFile(t, "https://api.example.com", "sqlite://"+filepath.Join(dir, "l.db"), "")
 	bad := filepath.Join(dir, "bad.yaml")
 	os.WriteFile(bad, []byte("listen: 127.0.0.1:1\nledgr: {}\nroutes: []\n"), 0o600)
+	profiled := filepath.Join(dir, "profiled.yaml")
+	os.WriteFile(profiled, []byte("routes:\n- {name: charges, profile: stripe, match: {path: /v1/}, upstream: 'https://api.stripe.com'}\n- {name: rest, upstream: 'https://api.example.com'}\n"), 0o600)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -362,6 +364,10 @@ func TestCheckGivesAVerdict(t *testing.T) {
 		{[]string{"help"}, 0, []string{"Commands:"}},
 		{[]string{"version"}, 0, []string{"fencepost "}},
 		{[]string{"check", "-h"}, 0, []string{"-config"}},
+		{[]string{"check", "--no-ledger", "--config", profiled}, 0, []string{"configuration: ok, 2 route(s)", "profiles: charges (stripe)\n"}},
+		{[]string{"profile"}, 0, []string{"adyen\ngithub\npaypal\nsendgrid\nshopify\nslack\nstripe\ntwilio\n"}},
+		{[]string{"profile", "stripe"}, 0, []string{"key: {header: Idempotency-Key}\n", "deduplicates_for: 23h"}},
+		{[]string{"profile", "strip"}, 2, []string{`there is no profile "strip"; known are adyen, `}},
 	} {
 		cmd := exec.Command(binary(t), c.args...)
 		out, _ := cmd.CombinedOutput()

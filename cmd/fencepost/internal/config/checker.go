@@ -13,6 +13,8 @@ type checker struct {
 	// failed are the paths whose value could not be read: what stands there is a
 	// default that nobody wrote.
 	failed map[string]bool
+	// origin says where the value of a path comes from, or "". Nil says nothing.
+	origin func(path string) string
 	found  int
 }
 

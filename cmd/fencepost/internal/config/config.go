@@ -94,6 +94,7 @@ type Caller struct {
 // Route is one rule; the first that matches wins.
 type Route struct {
 	Name        string      `yaml:"name"`
+	Profile     string      `yaml:"profile"`
 	Match       Match       `yaml:"match"`
 	Upstream    string      `yaml:"upstream"`
 	HTTP        string      `yaml:"upstream_http"`
@@ -204,6 +205,7 @@ type UpstreamKey struct {
 	Send            string   `yaml:"send"`
 	Header          string   `yaml:"header"`
 	DeduplicatesFor Duration `yaml:"deduplicates_for"`
+	Methods         []string `yaml:"methods"`
 }
 
 // Fingerprint says what makes two requests the same one.
@@ -329,11 +331,11 @@ const unset = "unset-secret"
 
 // Parse reads and checks a configuration; getenv looks secrets up.
 func Parse(file string, src []byte, getenv func(string) (string, bool)) (*Config, error) {
-	d := &decoder{places: make(map[string]*token.Position), failed: make(map[string]bool), getenv: getenv}
+	d := &decoder{places: make(map[string]*token.Position), failed: make(map[string]bool), presets: make(map[string]string), getenv: getenv}
 	c := Default()
 	if root := d.parse(src); root != nil {
 		d.value(root, reflect.ValueOf(c).Elem(), "")
-		c.validate(&checker{report: d.at, failed: d.failed})
+		c.validate(&checker{report: d.at, failed: d.failed, origin: d.origin})
 	}
 	if len(d.problems) > 0 {
 		return nil, &Problems{File: file, List: arrange(d.problems)}

@@ -59,6 +59,7 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	r.Reconcile.Response = Response{201, "lookup.json.data[0]"}
 	r.Headers = Headers{Set: SecretPairs{{"Authorization", "Bearer secret-for-UPSTREAM-TOKEN"}}, Remove: []string{"X-Internal"}}
 	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
+	r.UpstreamKey.Methods = []string{"POST"}
 	want.Routes = []Route{r}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the example is not the defaults:\n got %+v\nwant %+v", c, want)
@@ -301,7 +302,7 @@ func TestAReloadMustNotMoveEveryKeyToAnotherScope(t *testing.T) {
 // TestTheDocumentsConfigurationsAreValid: what a reader copies must be accepted.
 func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
 	checked := 0
-	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md"} {
+	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md", "docs/providers.md"} {
 		text, err := os.ReadFile(filepath.Join("../../../..", file))
 		if err != nil {
 			t.Fatal(err)

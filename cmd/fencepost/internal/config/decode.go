@@ -52,7 +52,8 @@ func (p *Problems) Error() string {
 type decoder struct {
 	problems []Problem
 	places   map[string]*token.Position
-	failed   map[string]bool // paths whose value could not be read
+	failed   map[string]bool   // paths whose value could not be read
+	presets  map[string]string // paths that a profile has set, and its name
 	getenv   func(string) (string, bool)
 }
 
@@ -73,6 +74,7 @@ func (d *decoder) note(path string, at *token.Position, message string) {
 // at notes a problem that was found after decoding, at the place of its path
 // or, where that was left out, of the nearest key above it.
 func (d *decoder) at(path, message string) {
+	message += d.origin(path)
 	place := path
 	for d.places[place] == nil && place != "" {
 		if i := strings.LastIndexAny(place, ".["); i >= 0 {
@@ -82,6 +84,15 @@ func (d *decoder) at(path, message string) {
 		}
 	}
 	d.note(path, d.places[place], message)
+}
+
+// origin says where a value comes from that nobody wrote, for those who look for it
+// in the file.
+func (d *decoder) origin(path string) string {
+	if name := d.presets[path]; name != "" && d.places[path] == nil {
+		return " (the profile " + name + " says so)"
+	}
+	return ""
 }
 
 // arrange sorts problems by place and drops what is said twice.
@@ -234,7 +245,13 @@ func (d *decoder) sequence(n ast.Node, v reflect.Value, path string) {
 		if init, ok := elem.Addr().Interface().(interface{ defaults() }); ok {
 			init.defaults()
 		}
-		d.value(e, elem, fmt.Sprintf("%s[%d]", path, i))
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if p, ok := elem.Addr().Interface().(interface {
+			preset(*decoder, ast.Node, string)
+		}); ok {
+			p.preset(d, e, at)
+		}
+		d.value(e, elem, at)
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *Route) rule(upstream *url.URL) policy.Route {
 		SamePayload: policy.SamePayloadRule{Reject: r.Duplicates.SamePayload == "reject", Window: time.Duration(r.Duplicates.Window)},
 		UpstreamKey: policy.UpstreamKeyRule{
 			Send:   map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone, "derived": policy.SendDerived}[r.UpstreamKey.Send],
-			Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor),
+			Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor), Methods: r.UpstreamKey.Methods,
 		},
 		Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
 		Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),

@@ -49,6 +49,9 @@ func (c *Config) validateRoute(i int, k *checker) {
 		k.fail(path+".upstream", "%s is not a URL; write it like https://api.example.com", shownURL(r.Upstream))
 		upstream = somewhere
 	}
+	if _, ok := ProfileText(r.Profile); r.Profile != "" && !ok {
+		k.fail(path+".profile", "%s is not a profile; known are %s", shown(r.Profile), strings.Join(ProfileNames(), ", "))
+	}
 	choice("upstream_http", r.HTTP, "http1", "http2", "h2c")
 	choice("key.missing", r.Key.Missing, "reject", "pass", "derive")
 	choice("duplicates.same_payload", r.Duplicates.SamePayload, "allow", "reject")
@@ -76,6 +79,9 @@ func (c *Config) validateRoute(i int, k *checker) {
 		}
 		if strings.Contains(msg, "@") {
 			msg = key + ": " + hidden + " is not usable"
+		}
+		if k.origin != nil {
+			msg += k.origin(path + "." + key)
 		}
 		if r.Name != "" {
 			msg = "route " + shown(r.Name) + ": " + msg
