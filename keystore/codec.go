@@ -20,8 +20,9 @@ import (
 // refuses it.
 const (
 	format = 2
-	// plainFormat is what a record says that has neither a sealed nor a compressed
-	// response: older versions read it. They would replay the others as they lie.
+	// plainFormat is what a record says that older versions read rightly: it has
+	// neither a sealed nor a compressed response, which they would replay as it
+	// lies, nor a send in doubt before the current one, which they would forget.
 	plainFormat = 1
 
 	fFormat      = 1
@@ -151,6 +152,9 @@ func (b *encoder) outcomeDetail(o *Outcome) {
 }
 
 func formatOf(r *Record) uint64 {
+	if r.InDoubt {
+		return format
+	}
 	if o := r.Outcome; o != nil && (o.Coding != "" || o.SealKey != "") {
 		return format
 	}

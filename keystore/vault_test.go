@@ -201,6 +201,9 @@ func TestAnOlderVersionDoesNotReplayWhatItCannotRead(t *testing.T) {
 			t.Errorf("%s: form %d, want %d", name, b[1], c.want)
 		}
 	}
+	if b := Encode(&Record{Operation: "op", InDoubt: true}); b[1] != format {
+		t.Errorf("a resend: form %d", b[1])
+	}
 }
 
 func BenchmarkVault(b *testing.B) {

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
+
+	"fencepost/policy"
 )
 
 // TestAnswersComeAsTheyWere: passed on, recorded and replayed, whatever their
@@ -88,6 +91,44 @@ func allBytes() []byte {
 		b[i] = byte(i)
 	}
 	return b
+}
+
+// TestRulesReadWhatWasCompressedAnyway: an upstream that does not heed the wish for
+// no coding must not get an ambiguous answer past the rules.
+func TestRulesReadWhatWasCompressedAnyway(t *testing.T) {
+	zip := func(s string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		io.WriteString(z, s)
+		z.Close()
+		return b.String()
+	}
+	for name, c := range map[string]struct {
+		coding, body, state string
+	}{
+		"gzip, ambiguous": {"gzip", zip(`{"ok":false}`), "unknown"},
+		"gzip, clear":     {"gzip", zip(`{"ok":true}`), "completed"},
+		"broken gzip":     {"gzip", zip(`{"ok":true}`)[:15], "unknown"},
+		"brotli":          {"br", "whatever", "unknown"},
+		"two codings":     {"gzip, br", "whatever", "unknown"},
+		"a bomb":          {"gzip", zip(strings.Repeat(" ", 5<<20)), "unknown"},
+		"none":            {"identity", `{"ok":true}`, "completed"},
+	} {
+		p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Accept-Encoding"); got != "identity" {
+				t.Errorf("the upstream was asked for %q", got)
+			}
+			w.Header().Set("Content-Encoding", c.coding)
+			io.WriteString(w, c.body)
+		})
+		r := start(t, p.URL, func(r *policy.Route) {
+			r.Outcomes = []policy.OutcomeRule{{When: expr(t, policy.CompileOutcome, "response.status == 200 && response.json.ok == false"), Class: policy.ClassUnknown}}
+		}, nil)
+		g := r.post("k", "x", "Accept-Encoding", "gzip")
+		if g.ok(t, 200, c.body); g.header.Get("Fencepost-State") != c.state {
+			t.Errorf("%s: %v", name, g.header)
+		}
+	}
 }
 
 // TestEveryKindOfStreamFlows: from its first part, before there is a second.

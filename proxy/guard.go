@@ -51,7 +51,7 @@ type forbiddenError struct{ why string }
 func (e *forbiddenError) Error() string { return e.why }
 
 // control is for net.Dialer.Control.
-func (g *guard) control(network, address string, c syscall.RawConn) error {
+func (g *guard) control(_, address string, c syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return &forbiddenError{"it leads to " + address + ", which is no address"}
@@ -61,7 +61,7 @@ func (g *guard) control(network, address string, c syscall.RawConn) error {
 		return &forbiddenError{fmt.Sprintf("it leads to %s, where this proxy itself listens", to)}
 	}
 	// Asked with the plain form: an IPv4 address in IPv6 clothes is that address.
-	network = "tcp4"
+	network := "tcp4"
 	if to.Addr().Is6() {
 		network = "tcp6"
 	}

@@ -140,6 +140,10 @@ func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	switch up := &x.route.UpstreamKey; {
 	case up.Send == policy.SendDerived:
 		h[canonical(up.Header)] = []string{policy.DeriveUpstreamKey(x.id.Scope, x.id.Key, x.target)}
+	case up.Send == policy.SendSame && up.Deduplicates > 0 && len(value) > 0:
+		// In one spelling: "k" and k are one key here, and would be two effects to an
+		// upstream that is relied upon to recognise it.
+		h[canonical(up.Header)] = []string{x.id.Key}
 	case up.Send == policy.SendSame && len(value) > 0:
 		// As the caller wrote it: some upstreams want the quotes, some do not.
 		h[canonical(up.Header)] = value[:1]

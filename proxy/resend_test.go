@@ -155,3 +155,27 @@ func TestALateRefusalOfAResendLeavesTheDoubt(t *testing.T) {
 		}
 	}
 }
+
+// TestAKeyThatIsReliedUponHasOneSpelling: quoted and bare are one key here, so they
+// must be one to the upstream that is to recognise it.
+func TestAKeyThatIsReliedUponHasOneSpelling(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	p := newProvider(t, nil)
+	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen[r.Header.Get("Idempotency-Key")]++
+		first := len(seen) == 1 && seen[r.Header.Get("Idempotency-Key")] == 1
+		mu.Unlock()
+		if first {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(201)
+	})
+	r := start(t, p.URL, func(r *policy.Route) { r.UpstreamKey.Deduplicates = time.Hour }, nil)
+	r.post(`"k"`, "x").is(t, 502, codeUnknown, retryAfterResolution)
+	r.post("k", "x").ok(t, 201)
+	if seen["k"] != 2 || len(seen) != 1 {
+		t.Errorf("the upstream saw %v", seen)
+	}
+}

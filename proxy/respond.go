@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"fencepost/keystore"
@@ -107,8 +110,36 @@ func (x *exchange) outcomeOf(resp *http.Response, body []byte, err error) *keyst
 // classify says what an answer is worth. Of a body that was not kept the rules
 // see nothing.
 func (x *exchange) classify(resp *http.Response, body []byte) policy.Class {
+	if len(x.route.Outcomes) > 0 {
+		var readable bool
+		if body, readable = plainBody(resp.Header, body); !readable {
+			// An answer that the rules cannot read might be one that they are there for.
+			return policy.ClassUnknown
+		}
+	}
 	return policy.ClassifyBy(x.route.Outcomes, &policy.Message{Status: resp.StatusCode, Header: resp.Header, Body: body})
 }
+
+// plainBody undoes a body's content coding for the rules, and reports whether it
+// could. The upstream was asked for none.
+func plainBody(h http.Header, body []byte) ([]byte, bool) {
+	codings := h["Content-Encoding"]
+	if len(codings) == 0 || len(body) == 0 || len(codings) == 1 && strings.EqualFold(codings[0], "identity") {
+		return body, true
+	}
+	if len(codings) > 1 || !strings.EqualFold(codings[0], "gzip") && !strings.EqualFold(codings[0], "x-gzip") {
+		return nil, false
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, false
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, maxRuleBody+1))
+	return plain, err == nil && len(plain) <= maxRuleBody
+}
+
+// maxRuleBody bounds what a compressed body may become for the rules.
+const maxRuleBody = 4 << 20
 
 // relay passes an answer on as it comes and records it at its end. head is what
 // was read already; keep says whether the body may still fit what is kept.
