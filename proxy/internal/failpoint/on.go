@@ -4,6 +4,7 @@ package failpoint
 
 import (
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,13 @@ func Hit(name string) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	case "stop":
+		// The signal arrives in its own time: without waiting for the one that ends
+		// the stop, this goroutine would run on for a while.
+		continued := make(chan os.Signal, 1)
+		signal.Notify(continued, syscall.SIGCONT)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		<-continued
+		signal.Stop(continued)
 	case "panic":
 		panic("failpoint " + name)
 	}
