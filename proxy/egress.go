@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"fencepost/policy"
@@ -21,6 +23,8 @@ type Authority interface {
 	// Leaf returns a certificate for a DNS name or an IP address. It is called for
 	// every intercepted connection, at once from many goroutines.
 	Leaf(ctx context.Context, name string) (*tls.Certificate, error)
+	// NotAfter is when it ends, and with it every certificate that it signed.
+	NotAfter() time.Time
 }
 
 // EgressOptions are what an Egress needs beside the proxy's rules.
@@ -73,6 +77,10 @@ func (p *Proxy) NewEgress(o EgressOptions) (*Egress, error) {
 		return nil, errors.New("proxy: EgressOptions.Authority is required")
 	}
 	def(&o.MaxTunnels, 10_000)
+	if room := tunnelRoom(); o.MaxTunnels > room {
+		p.log.Warn("this process may not open enough files for so many tunnels; raise its limit (ulimit -n, LimitNOFILE) or lower egress.max_tunnels", "max_tunnels", o.MaxTunnels, "room", room)
+		o.MaxTunnels = room
+	}
 	def(&o.TunnelIdle, 10*time.Minute)
 	e := &Egress{p: p, options: o, tunnels: make(map[net.Conn]struct{})}
 	var err error
@@ -84,7 +92,22 @@ func (p *Proxy) NewEgress(o EgressOptions) (*Egress, error) {
 	if e.inner, err = NewServer(http.HandlerFunc(e.serveInner), inner); err != nil {
 		return nil, err
 	}
+	p.metrics.authority(o.Authority)
 	return e, nil
+}
+
+// tunnelRoom is how many tunnels this process can hold and still take connections:
+// each takes two files.
+func tunnelRoom() int {
+	const others = 1000
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt
+	}
+	if limit.Cur > math.MaxInt32 {
+		return math.MaxInt
+	}
+	return max((int(limit.Cur)-others)/2, 16)
 }
 
 // Serve accepts clients on l until Shutdown or Close, and then returns
@@ -256,6 +279,7 @@ func (e *Egress) serveInner(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &problem{code: codeMethodNotAllowed, detail: "There is no tunnel within a tunnel."})
 		return
 	case in.refusal != nil:
+		e.p.tally.told(in.to.Name)
 		writeProblem(w, in.refusal)
 		return
 	case in.name != "":

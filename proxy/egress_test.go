@@ -67,6 +67,8 @@ func (a *testAuthority) Leaf(_ context.Context, name string) (*tls.Certificate, 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}, err
 }
 
+func (a *testAuthority) NotAfter() time.Time { return a.cert.NotAfter }
+
 func (a *testAuthority) roots() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.cert)

@@ -58,6 +58,12 @@ func newMetrics(p *Proxy) *metrics {
 	return m
 }
 
+// authority shows how long the authority of the egress proxy lasts.
+func (m *metrics) authority(a Authority) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fencepost_egress_ca_expiry_seconds", Help: "Seconds until the authority for intercepted hosts ends."},
+		func() float64 { return time.Until(a.NotAfter()).Seconds() }))
+}
+
 // ledger notes one call of the store.
 func (m *metrics) ledger(call string, start time.Time, err error) {
 	l := m.ledgers[call]

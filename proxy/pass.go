@@ -142,6 +142,7 @@ func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.R
 		panic(http.ErrAbortHandler)
 	}
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
+		p.tally.refusedHost(t.Host)
 		writeProblem(w, &problem{code: codeForbidden, detail: "The host " + strconv.Quote(t.Host) + " may not be reached: " + f.why + ". Nothing was sent."})
 		return
 	}

@@ -24,6 +24,9 @@ type Tally struct {
 	// reach what is not allowed, Reported those that were let through because of the
 	// mode, and Untrusting clients that did not accept the authority, each by host.
 	Tunnelled, RefusedHosts, Reported, Untrusting map[string]int
+	// Told counts requests that were answered, inside the TLS that their client asked
+	// for, with why their host may not be reached.
+	Told map[string]int
 }
 
 // UnknownOperation is an effect that may have happened.
@@ -72,6 +75,7 @@ func (t *tally) ungoverned(host, method string) {
 func (t *tally) tunnelled(host string)   { t.add(func(t *Tally) { count(&t.Tunnelled, host) }) }
 func (t *tally) refusedHost(host string) { t.add(func(t *Tally) { count(&t.RefusedHosts, host) }) }
 func (t *tally) reported(host string)    { t.add(func(t *Tally) { count(&t.Reported, host) }) }
+func (t *tally) told(host string)        { t.add(func(t *Tally) { count(&t.Told, host) }) }
 func (t *tally) untrusting(host string)  { t.add(func(t *Tally) { count(&t.Untrusting, host) }) }
 
 // governed notes a governed request that is over.
@@ -106,7 +110,7 @@ func (p *Proxy) Tally() Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := t.t
-	for _, m := range []*map[string]int{&out.Refused, &out.Ungoverned, &out.Tunnelled, &out.RefusedHosts, &out.Reported, &out.Untrusting} {
+	for _, m := range []*map[string]int{&out.Refused, &out.Ungoverned, &out.Tunnelled, &out.RefusedHosts, &out.Reported, &out.Untrusting, &out.Told} {
 		*m = maps.Clone(*m)
 	}
 	for _, id := range t.order {

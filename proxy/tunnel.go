@@ -129,37 +129,9 @@ func (e *Egress) join(near, far net.Conn, first []byte) {
 	var last atomic.Int64
 	last.Store(time.Now().UnixNano())
 	var both sync.WaitGroup
-	both.Go(func() { e.carry(far, near, &last) })
-	both.Go(func() { e.carry(near, far, &last) })
+	both.Go(func() { e.p.carry(far, near, e.options.TunnelIdle, &last) })
+	both.Go(func() { e.p.carry(near, far, e.options.TunnelIdle, &last) })
 	both.Wait()
-}
-
-// carry copies from one side to the other. The system does the copying where it
-// can, so that a tunnel that rests holds no buffer.
-func (e *Egress) carry(to, from net.Conn, last *atomic.Int64) {
-	const part = 1 << 20
-	for {
-		_ = from.SetReadDeadline(time.Now().Add(e.options.TunnelIdle))
-		n, err := io.CopyN(to, from, part)
-		if n > 0 {
-			last.Store(time.Now().UnixNano())
-		}
-		switch ne, ok := errors.AsType[net.Error](err); {
-		case err == nil:
-		case ok && ne.Timeout() && time.Since(time.Unix(0, last.Load())) < e.options.TunnelIdle:
-			// The other direction is busy.
-		case err == io.EOF:
-			if half, ok := to.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-				return
-			}
-			to.Close()
-			return
-		default:
-			to.Close()
-			from.Close()
-			return
-		}
-	}
 }
 
 // intercept ends the client's TLS here and hands its requests to the inner server.

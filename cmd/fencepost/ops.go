@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -65,6 +67,9 @@ func ops(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = sub(c)
 	}
+	if c.stop != nil {
+		c.stop()
+	}
 	if err != nil {
 		return fail(stderr, "ops "+args[0], err)
 	}
@@ -86,11 +91,15 @@ type opsCall struct {
 	status                                   int
 
 	token string
+	// ledger is opened by this process itself, which stop undoes.
+	ledger string
+	stop   func()
 }
 
 func (c *opsCall) register(fs *flag.FlagSet, sub string) {
 	fs.StringVar(&c.admin, "admin", "", "`URL` of the admin listener (default: the configuration's, else http://127.0.0.1:8081)")
 	fs.StringVar(&c.config, "config", "", "configuration `file` of the proxy, for its admin listener and token")
+	fs.StringVar(&c.ledger, "ledger", "", "open this ledger `URL` itself, where no proxy runs on it (such as after fencepost run)")
 	fs.BoolVar(&c.json, "json", false, "print JSON")
 	switch sub {
 	case "list":
@@ -115,6 +124,12 @@ func (c *opsCall) register(fs *flag.FlagSet, sub string) {
 
 // connect finds the admin listener and its token.
 func (c *opsCall) connect() error {
+	if c.ledger != "" {
+		if c.admin != "" {
+			return errors.New("give --admin to ask a running proxy, or --ledger to open a ledger that none runs on")
+		}
+		return c.open()
+	}
 	c.token = os.Getenv("FENCEPOST_ADMIN_TOKEN")
 	if c.config != "" {
 		conf, err := config.LoadAdmin(c.config)
@@ -135,6 +150,50 @@ func (c *opsCall) connect() error {
 		return fmt.Errorf("--admin %q is not a URL; write it like http://127.0.0.1:8081", c.admin)
 	}
 	c.admin = strings.TrimSuffix(c.admin, "/")
+	return nil
+}
+
+// open serves the admin API over a ledger that no proxy runs on, for as long as the
+// command takes.
+func (c *opsCall) open() error {
+	conf := config.Default()
+	if c.config != "" {
+		var err error
+		if conf, err = config.Load(c.config); err != nil {
+			return err
+		}
+	}
+	u, err := ledgerFlag(c.ledger)
+	if err != nil {
+		return err
+	}
+	conf.Ledger.URL = config.Secret(u)
+	conf.Listen, conf.Admin.Listen, conf.Egress.Listen = "127.0.0.1:0", "127.0.0.1:0", ""
+	c.token = rand.Text()
+	conf.Admin.Token = config.Secret(c.token)
+	if err := existing(u); err != nil {
+		return err
+	}
+	s, err := startServer(conf, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	c.admin = "http://" + s.bound.admin.Addr().String()
+	c.stop = func() { _ = s.stop(nil) }
+	return nil
+}
+
+// existing keeps a mistyped name from becoming a new, empty ledger.
+func existing(ledger string) error {
+	file, ok := strings.CutPrefix(ledger, "sqlite://")
+	if !ok {
+		return nil
+	}
+	if file, _, _ = strings.Cut(file, "?"); file != "" {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("--ledger: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -25,6 +25,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "run the proxy: [--config F | --upstream URL] [--listen A] [--ledger URL]", serve},
+		{"run", "run a command through an egress proxy of its own: [--config F] [--doctor] -- CMD …", runCommand},
 		{"check", "verdict on configuration and ledger, for CI: [--config F | --upstream URL] [--ledger URL]", check},
 		{"ops", "list, show and settle operations of a running proxy: list | show KEY | response KEY | reconcile KEY | resolve KEY", ops},
 		{"lease", "keep the lease of a run: acquire | renew | release | show RUN", leaseCommand},
@@ -46,6 +47,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if name == "--version" {
 		name = "version"
+	}
+	if name == probeCommand {
+		return probe(args[1:], stdout, stderr)
 	}
 	for _, c := range commands() {
 		if c.name == name {

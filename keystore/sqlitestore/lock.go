@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// ErrInUse says that another process has the ledger.
+var ErrInUse = errors.New("in use by another process")
+
 // hold is what keeps other processes out: locks that go with the process,
 // however it ends.
 type hold struct{ files []*os.File }
@@ -95,7 +98,7 @@ func (h *hold) lock(name, ledger string) error {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("the ledger %s is in use by another process; a SQLite ledger serves one process, several share a Redis ledger", ledger)
+			return fmt.Errorf("the ledger %s is %w; a SQLite ledger serves one process, several share a Redis ledger", ledger, ErrInUse)
 		}
 		return fmt.Errorf("cannot lock the ledger %s: %w", ledger, err)
 	}

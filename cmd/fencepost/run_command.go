@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"fencepost/cmd/fencepost/internal/clientenv"
+	"fencepost/cmd/fencepost/internal/config"
+	"fencepost/keystore/sqlitestore"
+	"fencepost/proxy/ca"
+)
+
+// runCommand runs one command whose requests go through an egress proxy: its own,
+// for as long as the command takes, or one that runs already by the same
+// configuration. It ends with the command's exit code.
+func runCommand(args []string, stdout, stderr io.Writer) int {
+	fs := flag.NewFlagSet("run", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	var r agentRun
+	fs.StringVar(&r.file, "config", "", "configuration `file` with an egress section; without one every host may be reached, and requests that bring an Idempotency-Key are governed")
+	fs.StringVar(&r.ledger, "ledger", "", "keep records in this ledger `URL` instead of the configured one, or of one in the user's state folder")
+	fs.StringVar(&r.log, "log", "", "append the proxy's log to this `file` (default: errors only, on standard error)")
+	fs.BoolVar(&r.quiet, "quiet", false, "no report at the end, unless something is unknown or could not be governed")
+	doctor := fs.Bool("doctor", false, "instead of running the command, try which clients of this machine would be governed and trust the authority")
+	fs.Usage = func() {
+		fmt.Fprintln(stderr, "usage: fencepost run [flags] -- COMMAND [ARGUMENT …]")
+		fs.PrintDefaults()
+	}
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	}
+	if *doctor {
+		return runDoctor(fs.Args(), stdout, stderr)
+	}
+	if fs.NArg() == 0 {
+		fmt.Fprintf(stderr, "fencepost run: %v\n", errNoCommand)
+		return exitUsage
+	}
+	code, err := r.run(fs.Args(), stdout, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "fencepost run: %v\n", err)
+	}
+	return code
+}
+
+// agentRun is one run of a command.
+type agentRun struct {
+	file, ledger, log string
+	quiet             bool
+}
+
+func (r *agentRun) run(args []string, stdout, stderr io.Writer) (int, error) {
+	c, err := r.load()
+	if err != nil {
+		return exitUsage, err
+	}
+	way, err := r.reach(c, stderr)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer way.close()
+	dir, err := os.MkdirTemp("", "fencepost-run-")
+	if err != nil {
+		return exitFailed, err
+	}
+	defer os.RemoveAll(dir)
+	env, err := clientenv.Prepare(dir, clientenv.Settings{Proxy: way.proxy.String(), CA: way.authority, Base: os.Environ()})
+	if err != nil {
+		return exitFailed, err
+	}
+	for _, warning := range env.Warnings {
+		fmt.Fprintln(stderr, "fencepost:", warning)
+	}
+	code, err := runChild(args, append(env.Environ(os.Environ()), "FENCEPOST_URL="+way.api), stdout, stderr)
+	if way.server == nil {
+		return code, err
+	}
+	// The child is over; what it left under way is finished before the report.
+	if serr := way.server.stop(nil); serr != nil {
+		fmt.Fprintf(stderr, "fencepost: %v\n", serr)
+	}
+	t := way.server.proxy.Tally()
+	if !r.quiet || len(t.Unknown) > 0 || len(t.Ungoverned) > 0 || len(t.Untrusting) > 0 {
+		report(stderr, t, shownLedger(string(c.Ledger.URL)), r.file == "")
+	}
+	way.server = nil
+	return code, err
+}
+
+// load reads the configuration, or makes the one of a run without a file.
+func (r *agentRun) load() (*config.Config, error) {
+	var c *config.Config
+	if r.file != "" {
+		var err error
+		if c, err = config.Load(r.file); err != nil {
+			return nil, fmt.Errorf("the configuration is refused\n%w", err)
+		}
+		if !c.Egress.On() {
+			return nil, fmt.Errorf("%s has no egress section; give egress.listen an address, such as 127.0.0.1:0", r.file)
+		}
+	} else {
+		state, err := stateDir()
+		if err != nil {
+			return nil, err
+		}
+		c = config.ForRun(state, rand.Text())
+		if _, err := ca.OpenOrInit(c.Egress.CA.Dir, ca.Options{}); err != nil {
+			return nil, fmt.Errorf("the authority for intercepted hosts: %w", err)
+		}
+	}
+	if r.ledger != "" {
+		u, err := ledgerFlag(r.ledger)
+		if err != nil {
+			return nil, err
+		}
+		c.Ledger.URL = config.Secret(u)
+	}
+	return c, c.Check()
+}
+
+// throughway is how a run's command reaches the world.
+type throughway struct {
+	proxy     *url.URL // with the caller's token, where callers are configured
+	authority []byte   // PEM
+	api       string
+	server    *server // nil where another process serves
+	logFile   io.Closer
+}
+
+func (w *throughway) close() {
+	if w.server != nil {
+		_ = w.server.stop(nil)
+	}
+	if w.logFile != nil {
+		w.logFile.Close()
+	}
+}
+
+// reach starts the proxies of a configuration, or finds them running.
+func (r *agentRun) reach(c *config.Config, stderr io.Writer) (*throughway, error) {
+	authority, err := os.ReadFile(filepath.Join(c.Egress.CA.Dir, ca.CertFile))
+	if err != nil {
+		return nil, fmt.Errorf("egress.ca: %w; make an authority with `fencepost ca init`", err)
+	}
+	w := &throughway{authority: authority}
+	if runs(c.Egress.Listen) {
+		w.proxy, w.api = proxyURL(c.Egress.Listen), apiURL(c, c.Listen)
+		fmt.Fprintf(stderr, "fencepost: using the egress proxy that runs at %s; it keeps the records and the log\n", c.Egress.Listen)
+		return w, w.identify(c)
+	}
+	log, file, err := r.logger(c, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if file != nil {
+		w.logFile = file
+	}
+	if w.server, err = startServer(c, log); err != nil {
+		w.close()
+		return nil, explainBusy(err)
+	}
+	w.proxy, w.api = proxyURL(w.server.bound.egress.Addr().String()), apiURL(c, w.server.bound.main.Addr().String())
+	if err := w.identify(c); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// identify puts the caller's token into the proxy's URL.
+func (w *throughway) identify(c *config.Config) error {
+	if len(c.Callers) == 0 {
+		return nil
+	}
+	token := os.Getenv("FENCEPOST_TOKEN")
+	if token == "" {
+		return errors.New("the configuration has callers: put the token of the one that the command runs as into FENCEPOST_TOKEN")
+	}
+	w.proxy.User = url.UserPassword("fencepost", token)
+	return nil
+}
+
+func proxyURL(addr string) *url.URL { return &url.URL{Scheme: "http", Host: addr} }
+
+func apiURL(c *config.Config, addr string) string {
+	if c.TLS.Cert != "" {
+		return "https://" + addr
+	}
+	return "http://" + addr
+}
+
+// runs reports whether a Fencepost egress proxy answers at an address. What the
+// command trusts is not taken from it.
+func runs(addr string) bool {
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := (&http.Transport{Proxy: nil, DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return strings.HasPrefix(resp.Header.Get("Proxy-Status"), "fencepost;")
+}
+
+// explainBusy says what to do where another run has the ledger.
+func explainBusy(err error) error {
+	if errors.Is(err, sqlitestore.ErrInUse) {
+		return fmt.Errorf("%w\nAnother fencepost has this ledger. To run several commands at once, serve one egress proxy (fencepost serve --config F) and use it by `fencepost run --config F`, or give this run a ledger of its own with --ledger", err)
+	}
+	return err
+}
+
+// logger is where the proxy's log goes.
+func (r *agentRun) logger(c *config.Config, stderr io.Writer) (*slog.Logger, io.Closer, error) {
+	if r.log == "" {
+		quiet := *c
+		quiet.Log = config.Log{Level: "error", Format: "text"}
+		return newLogger(&quiet, stderr), nil, nil
+	}
+	f, err := os.OpenFile(r.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--log: %w", err)
+	}
+	loud := *c
+	loud.Log = config.Log{Level: "info", Format: "json"}
+	return newLogger(&loud, f), f, nil
+}
+
+// shownLedger is a ledger's URL without a password.
+func shownLedger(s string) string {
+	if config.HoldsPassword(s) {
+		return "'…'"
+	}
+	return "'" + s + "'"
+}
