@@ -96,6 +96,7 @@ func TestOnlyCmdKnowsYAMLAndOnlyItsStoreADriver(t *testing.T) {
 		"github.com/go-chi/chi/v5":            "fencepost/proxy",
 		"github.com/dunglas/httpsfv":          "fencepost/policy",
 		"github.com/prometheus/client_golang": "fencepost/proxy",
+		"software.sslmate.com/src/go-pkcs12":  "fencepost/cmd/fencepost/internal/clientenv",
 	}
 	used := make(map[string]bool)
 	for _, p := range packages(t) {

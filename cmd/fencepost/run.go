@@ -28,6 +28,7 @@ func commands() []command {
 		{"check", "verdict on configuration and ledger, for CI: [--config F | --upstream URL] [--ledger URL]", check},
 		{"ops", "list, show and settle operations of a running proxy: list | show KEY | response KEY | reconcile KEY | resolve KEY", ops},
 		{"lease", "keep the lease of a run: acquire | renew | release | show RUN", leaseCommand},
+		{"ca", "keep the authority that signs for intercepted hosts: init | show | env", caCommand},
 		{"version", "print the version", version},
 	}
 }
