@@ -21,8 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"fencepost/proxy"
 	"fencepost/proxy/ca"
 )
+
+var _ proxy.Authority = (*ca.Authority)(nil)
 
 // caProcess runs `fencepost ca` as a person does, in a folder of their own.
 type caProcess struct {
@@ -153,6 +156,7 @@ func TestVariablesFromTheShell(t *testing.T) {
 		t.Errorf("the token is in the pod's spec:\n%s", pod)
 	}
 	p.run(0, []string{filepath.Join(p.work, "mine", "bundle.pem")}, "env", "--files", "mine")
+	p.run(1, []string{"other files"}, "env", "--files", "ca")
 
 	if out := p.run(1, []string{"visible to every process"}, "env", "--proxy", "http://caller:geheim@127.0.0.1:3128"); strings.Contains(out, "geheim") {
 		t.Error("the token is repeated")

@@ -19,7 +19,12 @@ const (
 	BundleFile = "bundle.pem"
 	StoreFile  = "truststore.p12"
 	wgetrcName = "wgetrc"
+	markName   = "fencepost.txt"
 )
+
+// mark is in every folder that Prepare has written to, and says so to people. Without
+// it a folder's files are somebody else's, and are not replaced.
+const mark = "The files in this folder were made by Fencepost, for clients of its egress proxy.\nThey are replaced each time it prepares a client's environment.\n"
 
 // Settings are what a client's environment is made of.
 type Settings struct {
@@ -61,7 +66,7 @@ type Env struct {
 }
 
 // Prepare writes the files into dir, which is made where it does not exist, and
-// returns the variables. Files of an earlier call are exchanged one by one, each at
+// returns the variables. A folder that has other files in it is refused. Files of an earlier call are exchanged one by one, each at
 // once, so that clients that are running read either the old or the new.
 func Prepare(dir string, s Settings) (*Env, error) {
 	abs, err := filepath.Abs(dir)
@@ -103,6 +108,7 @@ func (p *preparation) plan() error {
 	if p.ca.addPEM(s.CA); len(p.ca.ders) != 1 {
 		return fmt.Errorf("the authority's PEM holds %d certificates, and must hold one", len(p.ca.ders))
 	}
+	p.files[markName] = []byte(mark)
 	p.files[CAFile] = p.ca.pem()
 	p.bundles = []string{CAFile}
 	if s.Proxy != "" {
@@ -331,6 +337,14 @@ func (p *preparation) write() error {
 	}
 	if fi.Mode().Perm()&0o022 != 0 && fi.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("others can write to %s (mode %04o), and so make clients trust whom they like: chmod go-w %[1]s", p.dir, fi.Mode().Perm())
+	}
+	if entries, err := os.ReadDir(p.dir); err != nil {
+		return err
+	} else if _, err := os.Lstat(filepath.Join(p.dir, markName)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("%s has other files in it, which are not to be replaced; name a new folder, or an empty one", p.dir)
+	}
+	if err := exchange(filepath.Join(p.dir, markName), p.files[markName], fileMode); err != nil {
+		return err // first, so that a folder that is half written can be written again
 	}
 	for name, text := range p.files {
 		mode := fileMode

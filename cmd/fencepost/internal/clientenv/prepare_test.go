@@ -172,8 +172,8 @@ func TestKeysStayBehind(t *testing.T) {
 func TestFilesAndModes(t *testing.T) {
 	base := bare(t, authority(t))
 	for seen, modes := range map[string]map[string]fs.FileMode{
-		"":               {".": 0o700 | fs.ModeDir, CAFile: 0o644, BundleFile: 0o644, StoreFile: 0o644, "wgetrc": 0o600},
-		"/etc/fencepost": {".": 0o755 | fs.ModeDir, CAFile: 0o644, BundleFile: 0o644, StoreFile: 0o644, "wgetrc": 0o644},
+		"":               {".": 0o700 | fs.ModeDir, CAFile: 0o644, BundleFile: 0o644, StoreFile: 0o644, "wgetrc": 0o600, markName: 0o644},
+		"/etc/fencepost": {".": 0o755 | fs.ModeDir, CAFile: 0o644, BundleFile: 0o644, StoreFile: 0o644, "wgetrc": 0o644, markName: 0o644},
 	} {
 		e := prepare(t, Settings{Base: base, Seen: seen})
 		entries, _ := os.ReadDir(e.dir)
@@ -250,11 +250,13 @@ func TestPrepareRefuses(t *testing.T) {
 	os.Mkdir(open, 0o700)
 	os.Chmod(open, 0o777)
 	file := write(t, filepath.Join(t.TempDir(), "file"), 0o600, "")
+	theirs := filepath.Dir(write(t, filepath.Join(t.TempDir(), "theirs", "bundle.pem"), 0o600, "mine"))
 	for _, r := range []struct {
 		dir string
 		s   Settings
 		say string
 	}{
+		{theirs, Settings{CA: a.PEM()}, "other files"},
 		{"d", Settings{}, "0 certificates"},
 		{"d", Settings{CA: append(a.PEM(), authority(t).PEM()...)}, "2 certificates"},
 		{"d", Settings{CA: a.PEM(), Seen: "relative"}, "cannot be named"},
@@ -277,8 +279,11 @@ func TestPrepareRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), r.say) || strings.Contains(fmt.Sprint(err), "s3cr3t") {
 			t.Errorf("%+v: %v, want %q", r.s, err, r.say)
 		}
-		if _, serr := os.Stat(dir); dir != open && dir != file && serr == nil {
+		if _, serr := os.Stat(dir); dir != open && dir != file && dir != theirs && serr == nil {
 			t.Errorf("%+v: something was written", r.s)
 		}
+	}
+	if b, _ := os.ReadFile(filepath.Join(theirs, "bundle.pem")); string(b) != "mine" {
+		t.Errorf("somebody's bundle is now %q", b)
 	}
 }
