@@ -56,6 +56,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"fencepost/proxy", "fencepost/keystore/sqlitestore", "the proxy works with any store"},
 	{"fencepost/proxy", "fencepost/keystore/redisstore", "the proxy works with any store"},
 	{"fencepost/proxy", "github.com/goccy/", "only cmd reads YAML"},
+	{"fencepost/proxy/ca", "net/http", "the authority signs, and serves nothing"},
+	{"fencepost/cmd/fencepost/internal/clientenv", "net/http", "a client's environment is files and variables"},
 	{"fencepost/keystore/sqlitestore", "github.com/redis/", "only redisstore knows Redis"},
 	{"fencepost/keystore/redisstore", "modernc.org/", "only sqlitestore knows SQLite"},
 	{"fencepost/keystore/redisstore", "database/sql", "only sqlitestore knows SQLite"},
@@ -96,6 +98,7 @@ func TestOnlyCmdKnowsYAMLAndOnlyItsStoreADriver(t *testing.T) {
 		"github.com/go-chi/chi/v5":            "fencepost/proxy",
 		"github.com/dunglas/httpsfv":          "fencepost/policy",
 		"github.com/prometheus/client_golang": "fencepost/proxy",
+		"software.sslmate.com/src/go-pkcs12":  "fencepost/cmd/fencepost/internal/clientenv",
 	}
 	used := make(map[string]bool)
 	for _, p := range packages(t) {

@@ -30,6 +30,7 @@ func commands() []command {
 		{"ops", "list, show and settle operations of a running proxy: list | show KEY | response KEY | reconcile KEY | resolve KEY", ops},
 		{"lease", "keep the lease of a run: acquire | renew | release | show RUN", leaseCommand},
 		{"profile", "list the provider profiles that a route can name, or print one: [NAME]", profile},
+		{"ca", "keep the authority that signs for intercepted hosts: init | show | env", caCommand},
 		{"version", "print the version", version},
 	}
 }

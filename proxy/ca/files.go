@@ -23,6 +23,20 @@ const (
 	KeyFile  = "ca-key.pem"
 )
 
+// UserDir is where a user's own authority belongs: fencepost/ca in the folder for
+// state of the XDG base directory specification.
+func UserDir() (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) { // the specification: a relative one is ignored
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("cannot tell where your authority is: %w; set XDG_STATE_HOME", err)
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "fencepost", "ca"), nil
+}
+
 // Open reads the authority of a folder. It refuses one that clients would not accept
 // and one whose key others can read. Where there is none, the error is
 // fs.ErrNotExist.

@@ -30,7 +30,8 @@ func Init(dir string, o Options) (*Info, error) {
 }
 
 // OpenOrInit opens the authority of a folder, and makes one where there is none. Of
-// several processes that do so at once one makes it and all get the same.
+// several processes that do so at once one makes it and all get the same. One that
+// expired is an error, as for Open: clients may have been told to trust it.
 func OpenOrInit(dir string, o Options) (*Authority, error) {
 	a, err := Open(dir)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -548,3 +548,19 @@ func TestDescribeTellsWhatIsWrong(t *testing.T) {
 	_, _, _, err = Describe(t.TempDir())
 	want(t, err, "fencepost ca init")
 }
+
+func TestUserDir(t *testing.T) {
+	for _, r := range []struct{ state, home, want string }{
+		{"/s", "/h", "/s/fencepost/ca"},
+		{"", "/h", "/h/.local/state/fencepost/ca"},
+		{"relative", "/h", "/h/.local/state/fencepost/ca"},
+		{"", "", ""},
+	} {
+		t.Setenv("XDG_STATE_HOME", r.state)
+		t.Setenv("HOME", r.home)
+		got, err := UserDir()
+		if got != r.want || (err == nil) != (r.want != "") {
+			t.Errorf("%+v: %q %v", r, got, err)
+		}
+	}
+}
