@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"fencepost/cmd/fencepost/internal/config"
@@ -20,4 +23,20 @@ func openAuthority(c *config.Config, log *slog.Logger) (*ca.Authority, error) {
 		log.Warn("the authority for intercepted hosts ends soon; make a new one with `fencepost ca init`, and give clients its certificate before this one ends", "dir", c.Egress.CA.Dir, "ends", a.NotAfter().UTC().Format(time.RFC3339))
 	}
 	return a, nil
+}
+
+// ownAuthority opens the authority that `run` keeps for itself, and makes it where
+// there is none. Nobody but the commands of runs trusts it, and they are told by
+// their environment: so one whose time is nearly over is moved aside and replaced.
+func ownAuthority(dir string) (*ca.Authority, error) {
+	a, err := ca.OpenOrInit(dir, ca.Options{})
+	if err == nil && !a.NearExpiry() || err != nil && !errors.Is(err, ca.ErrExpired) {
+		return a, err
+	}
+	aside := fmt.Sprintf("%s-until-%s", dir, time.Now().UTC().Format("20060102T150405.000000"))
+	// Another run may have done it in the meantime.
+	if err := os.Rename(dir, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return ca.OpenOrInit(dir, ca.Options{})
 }

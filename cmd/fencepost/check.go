@@ -24,8 +24,12 @@ func check(args []string, stdout, stderr io.Writer) int {
 	s.register(fs)
 	ack := fs.Bool("acknowledge-rollback", false, "accept a ledger that went back in time: what it lost is lost, and sending may go on")
 	noLedger := fs.Bool("no-ledger", false, "look at the configuration only; beside a running proxy with a SQLite ledger nothing else is possible")
+	egress := fs.Bool("egress", false, "try which clients of this machine would go through the egress proxy and trust its authority, as run --doctor does, and nothing else")
 	if code, done := parse(fs, args, stderr); done {
 		return code
+	}
+	if *egress {
+		return runDoctor(nil, stdout, stderr)
 	}
 	c, err := s.load()
 	if err != nil {

@@ -119,7 +119,7 @@ func (r *agentRun) load() (*config.Config, error) {
 			return nil, err
 		}
 		c = config.ForRun(state, rand.Text())
-		if _, err := ca.OpenOrInit(c.Egress.CA.Dir, ca.Options{}); err != nil {
+		if _, err := ownAuthority(c.Egress.CA.Dir); err != nil {
 			return nil, fmt.Errorf("the authority for intercepted hosts: %w", err)
 		}
 	}

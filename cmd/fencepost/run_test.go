@@ -373,3 +373,28 @@ func TestRunDerivesKeysWhereItIsToldTo(t *testing.T) {
 		t.Errorf("%d arrivals\n%s", w.arrivals["api.example.test"], r.stderr)
 	}
 }
+
+// TestRunReplacesItsOwnAuthorityInTime: nobody else was told to trust it.
+func TestRunReplacesItsOwnAuthorityInTime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	if _, err := ca.Init(dir, ca.Options{Lifetime: ca.MinLifetime}); err != nil {
+		t.Fatal(err)
+	}
+	old, err := ownAuthority(dir)
+	if err != nil || old.NearExpiry() {
+		t.Fatalf("%v", err)
+	}
+	// Its certificate begins an hour ago, for clocks that are behind: with the
+	// shortest life it is in its last third now, or will be in 20 minutes.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	a, err := ownAuthority(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ownAuthority(dir)
+	if err != nil || again.Fingerprint() != a.Fingerprint() {
+		t.Errorf("a good authority was replaced: %v", err)
+	}
+}

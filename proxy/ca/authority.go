@@ -65,9 +65,12 @@ func checkRoot(cert *x509.Certificate) error {
 	return nil
 }
 
+// ErrExpired says that an authority's time is over.
+var ErrExpired = errors.New("expired")
+
 func (a *Authority) checkTime(now time.Time) error {
 	if now.After(a.cert.NotAfter) {
-		return fmt.Errorf("the authority expired on %s; move its files away, make a new one with `fencepost ca init`, and give clients the new certificate", date(a.cert.NotAfter))
+		return fmt.Errorf("the authority %w on %s; move its files away, make a new one with `fencepost ca init`, and give clients the new certificate", ErrExpired, date(a.cert.NotAfter))
 	}
 	if now.Before(a.cert.NotBefore) {
 		return fmt.Errorf("the authority is not valid before %s; check this machine's clock", date(a.cert.NotBefore))
