@@ -99,8 +99,8 @@ func targetURL(t policy.Target) *url.URL {
 	return u
 }
 
-// outgoing is the one request that is sent. Trailers stay behind: they are in no
-// fingerprint.
+// outgoing is the one request that is sent. Trailers stay behind: it is sent with its
+// length, and then there is no place for them.
 func (x *exchange) outgoing(ctx context.Context) *http.Request {
 	h := x.p.outgoingHeader(x.req)
 	in := canonical(x.route.Key.Header)

@@ -59,7 +59,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, route *policy.Route
 func (p *Proxy) passTrailer(out, in *http.Request) {
 	out.Trailer = nil
 	for name := range in.Trailer {
-		if policy.HopByHop(name) || ownField(name) || strings.IndexByte(name, '_') >= 0 || name == "Authorization" {
+		if !trailerPasses(name) {
 			continue
 		}
 		if out.Trailer == nil {
@@ -70,6 +70,11 @@ func (p *Proxy) passTrailer(out, in *http.Request) {
 	if out.Trailer != nil {
 		out.Body = &trailing{in.Body, in, out}
 	}
+}
+
+// trailerPasses reports whether a request's trailer is the upstream's business.
+func trailerPasses(name string) bool {
+	return !policy.HopByHop(name) && !ownField(name) && strings.IndexByte(name, '_') < 0 && name != "Authorization"
 }
 
 // trailing is a body whose trailers are copied when it has been read.
