@@ -39,7 +39,7 @@ func refForm(text string) (fields []refField, ok bool) {
 
 var (
 	refSimple = regexp.MustCompile(`^([A-Za-z0-9_-]+)((?:\[[A-Za-z0-9_-]*\])*)$`)
-	refInner = regexp.MustCompile(`^(\[[a-z_][a-z0-9_-]*\])*$`)
+	refInner  = regexp.MustCompile(`^(\[[a-z_][a-z0-9_-]*\])*$`)
 )
 
 // refBound reports whether the order of two fields counts, by a rule of its own: a

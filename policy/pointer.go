@@ -10,7 +10,7 @@ import (
 // body has the given form, or returns nil.
 func CheckIgnore(form BodyKind, pointer string) error {
 	if form == BodyRaw {
-		return errors.New("nothing of a body can be ignored that is compared byte by byte; choose another form with fingerprint.body")
+		return errors.New("cannot be ignored where bodies are compared byte by byte; choose another form with fingerprint.body")
 	}
 	tokens, err := parsePointer(pointer)
 	if err != nil {
