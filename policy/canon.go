@@ -48,9 +48,9 @@ func (c *canon) flush() {
 }
 
 // sum gives the digest and begins anew.
-func (c *canon) sum() (d [sha256.Size]byte) {
+func (c *canon) sum() [sha256.Size]byte {
 	c.flush()
-	c.h.Sum(d[:0])
+	d := [sha256.Size]byte(c.h.Sum(c.b)) // c.b has room for it, so nothing is allocated
 	c.h.Reset()
 	return d
 }

@@ -100,6 +100,7 @@ func (s *source) Read(b []byte) (int, error) {
 func readText(r io.Reader, size int64) (string, bool) {
 	var b strings.Builder
 	b.Grow(int(size))
-	_, err := io.Copy(&b, r)
+	// Most bodies are small: they need no buffer of 32 KiB.
+	_, err := io.CopyBuffer(&b, r, make([]byte, min(size+512, 32<<10)))
 	return b.String(), err == nil
 }

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -417,4 +418,35 @@ func TestAnotherPayloadIsAnotherRequestInEveryScheme(t *testing.T) {
 			t.Errorf("%s: %s %s", s.name, a, b)
 		}
 	}
+}
+
+func BenchmarkParsed(b *testing.B) {
+	object := `{"id":"ch_1","amount":1999,"currency":"usd","metadata":{"order":"4711","note":"caf\u00e9"},"items":[{"sku":"a","qty":1},{"sku":"b","qty":2.50}],"live":true}`
+	for name, p := range map[string]posted{
+		"json, small":   {form: BodyJSON, body: object},
+		"json, 1 MiB":   {form: BodyJSON, body: "[" + strings.Repeat(object+",", 1<<20/len(object)) + "0]"},
+		"json, members": {form: BodyJSON, body: `{"x":0` + manyMembers(60_000) + "}"},
+		"form":          {form: BodyForm, ctype: "-", body: strings.Repeat("amount=1999&metadata%5Border%5D=4711&", 20) + "currency=usd"},
+		"multipart":     {form: BodyMultipart, ctype: typeMultipart + "; boundary=B", body: strings.ReplaceAll(parts("name=a|1", "name=f; filename=x|"+strings.Repeat("x", 1<<20)), "\n", "\r\n")},
+	} {
+		b.Run(name, func(b *testing.B) {
+			route, req := p.parts(b)
+			f, body := NewFingerprinter(nil), bodyOf(p.body)
+			b.SetBytes(int64(len(p.body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if fp, err := f.Sum(route, req, body); err != nil || strings.HasPrefix(fp, "raw") {
+					b.Fatal(fp, err)
+				}
+			}
+		})
+	}
+}
+
+func manyMembers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%x":0`, i)
+	}
+	return b.String()
 }

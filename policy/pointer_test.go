@@ -51,8 +51,8 @@ func TestWhatCanBeIgnored(t *testing.T) {
 func TestARouteSaysWhatIsWrongWithItsFingerprint(t *testing.T) {
 	for want, rule := range map[string]FingerprintRule{
 		`route "r": fingerprint.ignore: "/a" cannot be ignored where`: {Ignore: []string{"/a"}},
-		`route "r": fingerprint.ignore: "a" is not a JSON`:      {Body: BodyJSON, Ignore: []string{"/b", "a"}},
-		`route "r": fingerprint.body: 5 is no known choice`:     {Body: BodyAuto + 1},
+		`route "r": fingerprint.ignore: "a" is not a JSON`:            {Body: BodyJSON, Ignore: []string{"/b", "a"}},
+		`route "r": fingerprint.body: 5 is no known choice`:           {Body: BodyAuto + 1},
 	} {
 		_, err := NewTable([]Route{{Name: "r", Upstream: upstream(t, "http://up"), Fingerprint: rule}})
 		if err == nil || !strings.Contains(err.Error(), want) {
