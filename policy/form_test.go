@@ -22,6 +22,7 @@ func TestFormsOfOneMeaning(t *testing.T) {
 		"non-ASCII":                  {"a=%C3%A9", "a=%c3%a9"},
 		"order between roots":        {"m[]=1&m[]=2&x=3", "x=3&m[]=1&m[]=2", "m%5b%5D=1&x=3&m[]=2"},
 		"order of an object":         {"m[b]=1&m[a]=2&x=3", "x=3&m[a]=2&m[b]=1", "m%5bb%5D=1&x=3&m[a]=2"},
+		"order of an object, upper": {"m[B]=1&M[A]=2&x=3", "x=3&M[A]=2&m[B]=1"},
 		"order of objects in one":    {"m[b][c]=1&m[b][d]=2&m[_a]=3", "m[_a]=3&m[b][d]=2&m[b][c]=1"},
 		"what needs no encoding":     {`a="<>[]{}|\^~'()*!`, "a=%22%3C%3E%5B%5D%7B%7D%7C%5C%5E%7E%27%28%29%2A%21"},
 		"an equals sign in a value":  {"a=b=c", "a=b%3Dc"},
@@ -47,7 +48,7 @@ func TestFormsOfDifferentMeaning(t *testing.T) {
 		"a=1&a[]=2", "a[]=2&a=1", "a[]=1&a[0]=2", "a[0]=2&a[]=1", "m[0]=1&m[1]=2", "m[1]=2&m[0]=1", "m[a]=1&m[a]=2", "m[a]=2&m[a]=1", "m[a]=1&m[A]=2", "m[A]=2&m[a]=1", "m[a]=1&m[a][b]=2", "m[a][b]=2&m[a]=1", "m=1&m[a]=2", "m[a]=2&m=1",
 		"m[-1]=1&m[b]=2", "m[b]=2&m[-1]=1", "m[a][0]=1&m[b]=2", "m[b]=2&m[a][0]=1", "m[a]=2&m[b]=1",
 		"items[][n]=1&items[][q]=2&items[][n]=3&items[][q]=4", "items[][n]=1&items[][n]=3&items[][q]=2&items[][q]=4",
-		"x[a]=1&X[a]=2", "X[a]=2&x[a]=1",
+		"x[a]=1&X[a]=2", "X[a]=2&x[a]=1", "x[]=1&X[]=2", "X[]=2&x[]=1", "m[aa]=1&m[aA][b]=2", "m[aA][b]=2&m[aa]=1", "m[a.b]=1&c=2", "c=2&m[a.b]=1", "m[ax]=1&m[aX]=2", "m[aX]=2&m[ax]=1", "m[a]=1&m[b]=2&m[a]=3", "m[a]=1&m[a]=3&m[b]=2",
 		// Names that are not simple keep everything in its place.
 		"a.b=1&a_b=2", "a_b=2&a.b=1", "a+b=1&a_b=2", "a_b=2&a+b=1", "a[b=1&c=2", "c=2&a[b=1", "a]=1&c=2", "c=2&a]=1", "a[b]c=1&c=2", "c=2&a[b]c=1",
 		"a[[b]]=1&c=2", "c=2&a[[b]]=1", "[a]=1&c=2", "c=2&[a]=1", "=1&c=2", "c=2&=1", "%C3%A9=1&c=2", "c=2&%C3%A9=1", "a.b=1&x=2&y=3", "a.b=1&y=3&x=2",

@@ -183,9 +183,7 @@ func (p *jsonParser) object(c *canon, ignore *ignored, depth int) bool {
 		}
 		m := jsonMember{name: name}
 		below := ignore.at(name)
-		if m.ignored = below.all(); m.ignored {
-			below = nil
-		}
+		m.ignored = below.all()
 		at := len(p.members)
 		p.members = append(p.members, m)
 		mc := p.canon(depth + 1)

@@ -45,7 +45,7 @@ func TestJSONTextsOfDifferentMeaning(t *testing.T) {
 		// Exponents that no number has room for.
 		`1e99999999999999999999`, `1e-99999999999999999999`, `1e99999999999999999998`, `2e99999999999999999999`, `-1e99999999999999999999`, `1e999999999999999999`,
 		// The order of elements, and what belongs to what.
-		`[1,2]`, `[2,1]`, `[12]`, `[1,2,null]`, `[[1],2]`, `[[1,2]]`, `[1,[2]]`, `["1","2"]`, `["1,2"]`, `[1,2,[]]`,
+		`[1,2]`, `[2,1]`, `[12]`, `[1,2,null]`, `[[1],2]`, `[[1,2]]`, `[1,[2]]`, `["1","2"]`, `["1,2"]`, `[1,2,[]]`, `[[],[[]]]`, `[[[],[]]]`, `[[],[],[]]`,
 		`{"a":1}`, `{"a":"1"}`, `{"a":null}`, `{"b":1}`, `{"a":{"b":1}}`, `{"a":1,"b":null}`, `{"a":1,"b":2}`, `{"a":2,"b":1}`, `[{"a":1},{"b":2}]`, `[{"a":1,"b":2}]`, `["a",1,"b",2]`, `{"A":1}`,
 		`{"a":[1,2]}`, `{"a":[2,1]}`, `{"a":{"b":{}},"c":1}`, `{"a":{"b":{},"c":1}}`, `{"a":{"b":{"c":1}}}`,
 		// Texts that look alike.
@@ -84,6 +84,8 @@ func TestWhatIsNotBeyondDoubtJSON(t *testing.T) {
 		"invalid UTF-8 in a name":       "{\"\xc3\":1}",
 		"a high surrogate":              `"\ud83d"`,
 		"a low surrogate":               `"\ude00"`,
+		"low, low":                      `"\ude00\ude00"`,
+		"high, beyond low":              `"\ud83d\ue000"`,
 		"high, high":                    `"\ud83d\ud83d"`,
 		"high, letter":                  `"\ud83d\u0061"`,
 		"high, no escape":               `"\ud83dxde00"`,
@@ -139,6 +141,9 @@ func TestWhatIsNotBeyondDoubtJSON(t *testing.T) {
 		if sumJSON(text, "/ts") != "" {
 			t.Errorf("%s: %.60q was taken for JSON", name, text)
 		}
+	}
+	if sumJSON(`[{"a":1,"a":1}]`, "/0") != "" {
+		t.Error("an ignored element with a name twice was taken for JSON")
 	}
 	for name, text := range map[string]string{
 		"just not too deep":      strings.Repeat("[", 512) + strings.Repeat("]", 512),
