@@ -22,7 +22,7 @@ func TestFormsOfOneMeaning(t *testing.T) {
 		"non-ASCII":                  {"a=%C3%A9", "a=%c3%a9"},
 		"order between roots":        {"m[]=1&m[]=2&x=3", "x=3&m[]=1&m[]=2", "m%5b%5D=1&x=3&m[]=2"},
 		"order of an object":         {"m[b]=1&m[a]=2&x=3", "x=3&m[a]=2&m[b]=1", "m%5bb%5D=1&x=3&m[a]=2"},
-		"order of an object, upper": {"m[B]=1&M[A]=2&x=3", "x=3&M[A]=2&m[B]=1"},
+		"order of an object, upper":  {"m[B]=1&M[A]=2&x=3", "x=3&M[A]=2&m[B]=1"},
 		"order of objects in one":    {"m[b][c]=1&m[b][d]=2&m[_a]=3", "m[_a]=3&m[b][d]=2&m[b][c]=1"},
 		"what needs no encoding":     {`a="<>[]{}|\^~'()*!`, "a=%22%3C%3E%5B%5D%7B%7D%7C%5C%5E%7E%27%28%29%2A%21"},
 		"an equals sign in a value":  {"a=b=c", "a=b%3Dc"},
