@@ -332,6 +332,18 @@ func TestARecordOfAnotherTimeIsHonoured(t *testing.T) {
 	}
 }
 
+// TestAReservationOfAnotherSchemeTakenOver: whoever lost it learns the truth, not that
+// its key is another's.
+func TestAReservationOfAnotherSchemeTakenOver(t *testing.T) {
+	fake := storetest.NewFake()
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+	remember(t, fake, "k", r.fingerprint("raw1", "x"), keystore.Reserved)
+	takenOverAtTheMark(t, fake)
+	r.post("k", "x").is(t, 409, codeInFlight, retrySameKey)
+	p.counted("k", 0)
+}
+
 func TestARecordThatCannotBeComparedIsAnother(t *testing.T) {
 	fake := storetest.NewFake()
 	p := newProvider(t, nil)
