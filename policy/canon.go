@@ -16,10 +16,10 @@ type canon struct {
 func newCanon() *canon { return &canon{h: sha256.New(), b: make([]byte, 0, 256)} }
 
 // kind writes one byte that says what comes.
-func (c *canon) kind(k byte) { c.b = append(c.b, k) }
+func (c *canon) kind(k byte) { c.b = append(c.room(1), k) }
 
 // number writes 8 bytes, big-endian.
-func (c *canon) number(n uint64) { c.b = binary.BigEndian.AppendUint64(c.b, n) }
+func (c *canon) number(n uint64) { c.b = binary.BigEndian.AppendUint64(c.room(8), n) }
 
 // text writes a text with its length in front.
 func (c *canon) text(s string) {
@@ -40,7 +40,15 @@ func (c *canon) plain(s string) {
 }
 
 // digest writes the digest of something of its own.
-func (c *canon) digest(d *[sha256.Size]byte) { c.b = append(c.b, d[:]...) }
+func (c *canon) digest(d *[sha256.Size]byte) { c.b = append(c.room(len(d)), d[:]...) }
+
+// room makes room for n bytes, so that the buffer never grows.
+func (c *canon) room(n int) []byte {
+	if cap(c.b)-len(c.b) < n {
+		c.flush()
+	}
+	return c.b
+}
 
 func (c *canon) flush() {
 	c.h.Write(c.b)

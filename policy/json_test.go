@@ -179,6 +179,19 @@ func TestManyMembersAreNotHeld(t *testing.T) {
 	}
 }
 
+func TestALongArrayIsNotHeld(t *testing.T) {
+	for _, element := range []string{"0,", "null,", `{},`, `"",`, `[],`, `{"a":0},`} {
+		text := "[" + strings.Repeat(element, 4<<20/len(element)) + "0]"
+		before := allocated()
+		if sumJSON(text) == "" {
+			t.Fatalf("%q was refused", element)
+		}
+		if n := allocated() - before; n > 1<<20 {
+			t.Errorf("4 MiB of %q cost %d bytes", element, n)
+		}
+	}
+}
+
 func TestAVeryLongNumberCostsNothing(t *testing.T) {
 	for _, text := range []string{`1e999999999`, `1e-999999999`, `1e999999999999999999999999`, "1" + strings.Repeat("0", 1<<20), "0." + strings.Repeat("0", 1<<20) + "1"} {
 		if n := testing.AllocsPerRun(1, func() { sumJSON(text) }); n > 20 {
