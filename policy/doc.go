@@ -4,7 +4,7 @@
 // # What belongs here
 //
 // A decision is a pure function of its arguments. Nothing in this package reads a
-// clock, opens a file or a socket, or keeps state that changes after a constructor
+// clock, opens a file or a socket (a body is read from what is given), or keeps state that changes after a constructor
 // returned; every type is safe for concurrent use once it is built. That is what
 // lets a table test cover every row of every rule. Doing is elsewhere: package
 // proxy moves the bytes, package keystore remembers. Neither is imported here.
@@ -21,6 +21,7 @@
 //	ParseKey          which key: one spelling of it, whatever form it came in
 //	Route.Target      the exact bytes that are both hashed and sent
 //	Fingerprinter     is a second request with this key the same request?
+//	                  (bytes, or what they mean: FingerprintRule.Body)
 //	Classify          what does the upstream's status prove?
 //	Storable          which fields of the answer may be given to a duplicate?
 //

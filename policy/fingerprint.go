@@ -6,17 +6,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"io"
 	"net/textproto"
 	"slices"
-	"strings"
-)
-
-// The schemes a fingerprint can be made by. A scheme never changes what it hashes;
-// a change is a new name, so that a record made before an update is recognised as
-// one that cannot be compared and not taken for another payload.
-const (
-	SchemeRaw     = "raw1"      // SHA-256 over method, target, chosen fields and the body's bytes
-	SchemeRawHMAC = "raw1-hmac" // the same under HMAC-SHA-256
 )
 
 // Fingerprinter makes fingerprints: short values that are equal when two requests
@@ -40,26 +32,75 @@ func (f *Fingerprinter) NewBody() hash.Hash { return sha256.New() }
 type Request struct {
 	Method string
 	Target Target
-	Header map[string][]string // in canonical form; read for the route's fields only
+	// Header is in canonical form. Read are the route's fields, Content-Encoding,
+	// Content-Type, and Connection, whose named fields do not reach the upstream.
+	Header map[string][]string
+	// Trailer is what came behind the body; a field without a value did not come.
+	Trailer map[string][]string
+}
+
+// Body is the body of a request as it was received.
+type Body struct {
+	Sum []byte // NewBody's sum over it, also over an empty one
+	Len int64  // the bytes that were written to NewBody's hash
+	// Open gives a new reader over it, from its first byte. It is called where the
+	// body is parsed. Nil is an empty body.
+	Open func() io.Reader
 }
 
 // Sum gives the fingerprint of a request: the scheme, a colon, and 64 hexadecimal
-// digits. bodySum is NewBody's sum over the body, also for an empty one, and bodyLen
-// the number of bytes written to it.
+// digits. The scheme is the one of the route's form of the body, or raw2 where the
+// body is not beyond doubt of that form: see FingerprintRule.Body. The same request
+// always gets the same scheme.
 //
-// The idempotency key is not part of it, nor anything of the route but the choice of fields:
-// renaming a route must not turn retries into conflicts. Changing the choice does,
-// as it should.
-func (f *Fingerprinter) Sum(route *Route, req Request, bodySum []byte, bodyLen int64) string {
-	scheme := SchemeRaw
-	if len(f.key) > 0 {
-		scheme = SchemeRawHMAC
+// The idempotency key is not part of it, nor anything of the route but its
+// FingerprintRule: renaming a route must not turn retries into conflicts. Changing
+// the choice of fields does, as it should.
+//
+// The error is the one of reading the body, never one of parsing it.
+func (f *Fingerprinter) Sum(route *Route, req Request, body Body) (string, error) {
+	if kind := chosenForm(route, &req); kind != BodyRaw {
+		sum, ok, err := parsedSum(kind, route, &req, body)
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			return f.make(schemeFor(kind, len(f.key) > 0), route, &req, sum[:], 0), nil
+		}
 	}
-	// Every field has its length in front, so that no two requests meet by moving
-	// bytes from one field to the next; lengths and counts are 8 bytes, big-endian.
+	return f.make(schemeFor(BodyRaw, len(f.key) > 0), route, &req, body.Sum, body.Len), nil
+}
+
+// SumAs gives the fingerprint of a request as the given scheme makes it, which is
+// how it is compared with a record of another time or configuration: the first
+// request decided what its key is bound to.
+//
+// ok is false where the two cannot be compared, and so must not be taken for the
+// same: a scheme that is not known here, an HMAC without the key, or a body that
+// has not that form. The error is the one of reading the body.
+func (f *Fingerprinter) SumAs(scheme string, route *Route, req Request, body Body) (fp string, ok bool, err error) {
+	s := schemeNamed(scheme)
+	if s == nil || s.keyed && len(f.key) == 0 {
+		return "", false, nil
+	}
+	if s.form == BodyRaw {
+		return f.make(s, route, &req, body.Sum, body.Len), true, nil
+	}
+	sum, ok, err := parsedSum(s.form, route, &req, body)
+	if err != nil || !ok {
+		return "", false, err
+	}
+	return f.make(s, route, &req, sum[:], 0), true, nil
+}
+
+// make computes a fingerprint. Of a parsed body, bodySum is what parsedSum gave.
+//
+// Every field has its length in front, so that no two requests meet by moving
+// bytes from one field to the next; lengths and counts are 8 bytes, big-endian.
+func (f *Fingerprinter) make(s *scheme, route *Route, req *Request, bodySum []byte, bodyLen int64) string {
 	// 512 bytes hold a usual request without going to the heap.
 	var space [512]byte
-	b := appendField(space[:0], scheme)
+	b := appendField(space[:0], s.name)
 	b = appendField(b, req.Method)
 	b = appendField(b, req.Target.Scheme)
 	b = appendField(b, req.Target.Host)
@@ -69,41 +110,87 @@ func (f *Fingerprinter) Sum(route *Route, req Request, bodySum []byte, bodyLen i
 	b = binary.BigEndian.AppendUint64(b, uint64(len(names)))
 	for _, name := range names {
 		values := req.Header[name]
-		b = appendField(b, name)
-		// The number of values tells an absent field (0) from an empty one (1).
-		b = binary.BigEndian.AppendUint64(b, uint64(len(values)))
-		for _, v := range values {
-			b = appendField(b, v)
+		if !s.first {
+			values = req.sent(name)
 		}
+		b = appendField(b, name)
+		b = appendValues(b, values)
 	}
-	b = binary.BigEndian.AppendUint64(b, uint64(bodyLen))
+	if !s.first {
+		if s.form == BodyRaw {
+			b = appendCodings(b, req)
+		}
+		b = appendTrailer(b, req.Trailer)
+	}
+	if s.form == BodyRaw {
+		b = binary.BigEndian.AppendUint64(b, uint64(bodyLen))
+	}
 	b = appendField(b, bodySum)
 
 	var sum [sha256.Size]byte
-	if scheme == SchemeRaw {
+	if !s.keyed {
 		sum = sha256.Sum256(b)
 	} else {
 		mac := hmac.New(sha256.New, f.key)
 		mac.Write(slices.Clone(b)) // what an interface gets is on the heap; space need not be
 		sum = [sha256.Size]byte(mac.Sum(nil))
 	}
-	var text [len(SchemeRawHMAC) + 1 + 2*sha256.Size]byte
-	return string(hex.AppendEncode(append(append(text[:0], scheme...), ':'), sum[:]))
+	var text [maxSchemeName + 1 + 2*sha256.Size]byte
+	return string(hex.AppendEncode(append(append(text[:0], s.name...), ':'), sum[:]))
+}
+
+// sent gives the values of a field as the upstream gets them: none of one that the
+// Connection field names.
+func (r *Request) sent(name string) []string {
+	values := r.Header[name]
+	if conn := r.Header["Connection"]; len(values) > 0 && len(conn) > 0 && NamedInConnection(conn, name) {
+		return nil
+	}
+	return values
+}
+
+// appendValues adds the values of a field. Their number tells an absent field (0)
+// from an empty one (1).
+func appendValues(b []byte, values []string) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(len(values)))
+	for _, v := range values {
+		b = appendField(b, v)
+	}
+	return b
+}
+
+// appendCodings adds the content codings of the body, whose bytes mean nothing
+// without them.
+func appendCodings(b []byte, req *Request) []byte {
+	values := req.sent("Content-Encoding")
+	if len(values) == 0 {
+		return binary.BigEndian.AppendUint64(b, 0) // the usual case, at no cost
+	}
+	return appendValues(b, codings(values))
+}
+
+// appendTrailer adds the trailer fields that came, sorted by name.
+func appendTrailer(b []byte, trailer map[string][]string) []byte {
+	if len(trailer) == 0 {
+		return binary.BigEndian.AppendUint64(b, 0) // the usual case, at no cost
+	}
+	var names []string
+	for name, values := range trailer {
+		if len(values) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	b = binary.BigEndian.AppendUint64(b, uint64(len(names)))
+	for _, name := range names {
+		b = appendField(b, name)
+		b = appendValues(b, trailer[name])
+	}
+	return b
 }
 
 func appendField[T string | []byte](b []byte, field T) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(len(field))), field...)
-}
-
-// SchemeOf gives the scheme that made a fingerprint, or "" for what is none.
-// Fingerprints of different schemes cannot be compared: that they differ says
-// nothing about the requests.
-func SchemeOf(fp string) string {
-	scheme, _, found := strings.Cut(fp, ":")
-	if !found {
-		return ""
-	}
-	return scheme
 }
 
 // canonicalNames puts field names into canonical form, sorts them and drops

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -15,11 +16,30 @@ type sample struct {
 	key    string // the Fingerprinter's; "" is none
 }
 
+// bodyOf is a body as it is received.
+func bodyOf(text string) Body {
+	h := NewFingerprinter(nil).NewBody()
+	io.WriteString(h, text)
+	return Body{Sum: h.Sum(nil), Len: int64(len(text)), Open: func() io.Reader { return strings.NewReader(text) }}
+}
+
+func (s sample) route() *Route { return &Route{Fingerprint: FingerprintRule{Headers: s.fields}} }
+
 func (s sample) sum() string {
-	f := NewFingerprinter([]byte(s.key))
-	h := f.NewBody()
-	io.WriteString(h, s.body)
-	return f.Sum(&Route{Fingerprint: FingerprintRule{Headers: s.fields}}, s.Request, h.Sum(nil), int64(len(s.body)))
+	fp, err := NewFingerprinter([]byte(s.key)).Sum(s.route(), s.Request, bodyOf(s.body))
+	if err != nil {
+		panic(err)
+	}
+	return fp
+}
+
+// as is sum by another scheme; "" where that cannot be.
+func (s sample) as(scheme string) string {
+	fp, ok, err := NewFingerprinter([]byte(s.key)).SumAs(scheme, s.route(), s.Request, bodyOf(s.body))
+	if err != nil || ok == (fp == "") {
+		panic(fmt.Sprint(fp, ok, err))
+	}
+	return fp
 }
 
 // charge is the request the tests vary.
@@ -58,6 +78,10 @@ func TestWhatMakesAnotherRequest(t *testing.T) {
 		"value cut in two":            func(s *sample) { s.Header["Stripe-Version"] = []string{"2026-", "01-01"} },
 		"value under the other field": func(s *sample) { s.Header = map[string][]string{"Accept-Language": {"2026-01-01"}} },
 		"one more chosen field":       func(s *sample) { s.fields = append(s.fields, "X-Absent") },
+		"a trailer":                   func(s *sample) { s.Trailer = map[string][]string{"X-Sum": {"1"}} },
+		"an empty trailer":            func(s *sample) { s.Trailer = map[string][]string{"X-Sum": {""}} },
+		"a content coding":            func(s *sample) { s.Header["Content-Encoding"] = []string{"br"} },
+		"chosen field is dropped":     func(s *sample) { s.Header["Connection"] = []string{"stripe-version"} },
 		"keyed":                       func(s *sample) { s.key = "k" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +91,24 @@ func TestWhatMakesAnotherRequest(t *testing.T) {
 				t.Error("the fingerprint is the same")
 			}
 		})
+	}
+	for name, pair := range map[string][2]func(*sample){
+		"trailer's value":  {func(s *sample) { s.Trailer = map[string][]string{"A": {"1"}} }, func(s *sample) { s.Trailer = map[string][]string{"A": {"2"}} }},
+		"trailer's name":   {func(s *sample) { s.Trailer = map[string][]string{"A": {"1"}} }, func(s *sample) { s.Trailer = map[string][]string{"B": {"1"}} }},
+		"order of codings": {func(s *sample) { s.Header["Content-Encoding"] = []string{"br, gzip"} }, func(s *sample) { s.Header["Content-Encoding"] = []string{"gzip, br"} }},
+		"a coding twice":   {func(s *sample) { s.Header["Content-Encoding"] = []string{"gzip"} }, func(s *sample) { s.Header["Content-Encoding"] = []string{"gzip, gzip"} }},
+		"a coding's name":  {func(s *sample) { s.Header["Content-Encoding"] = []string{"gzip"} }, func(s *sample) { s.Header["Content-Encoding"] = []string{"zstd"} }},
+		"a dropped coding": {func(s *sample) { s.Header["Content-Encoding"] = []string{"gzip"} }, func(s *sample) {
+			s.Header["Content-Encoding"], s.Header["Connection"] = []string{"gzip"}, []string{"Content-Encoding"}
+		}},
+		"coding and trailer": {func(s *sample) { s.Header["Content-Encoding"] = []string{"gzip"} }, func(s *sample) { s.Trailer = map[string][]string{"gzip": {""}} }},
+	} {
+		a, b := charge(), charge()
+		pair[0](&a)
+		pair[1](&b)
+		if a.sum() == b.sum() {
+			t.Errorf("%s: the fingerprint is the same", name)
+		}
 	}
 	a, b := charge(), charge()
 	a.key, b.key = "one", "two"
@@ -84,6 +126,9 @@ func TestWhatIsTheSameRequest(t *testing.T) {
 		"case of the choice, sorted":   func(s *sample) { s.fields = []string{"accept-language", "stripe-version"} },
 		"repetition in the choice":     func(s *sample) { s.fields = []string{"Accept-Language", "Accept-Language", "Stripe-Version"} },
 		"absent and no values are one": func(s *sample) { s.Header["Accept-Language"] = []string{} },
+		"a trailer that did not come":  func(s *sample) { s.Trailer = map[string][]string{"X-Sum": nil} },
+		"no coding":                    func(s *sample) { s.Header["Content-Encoding"] = []string{"Identity", ""} },
+		"other fields are dropped":     func(s *sample) { s.Header["Connection"] = []string{"keep-alive, accept"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := charge()
@@ -103,11 +148,11 @@ func TestTheBodyIsHashedAsItIsRead(t *testing.T) {
 		h.Write([]byte{s.body[i]})
 	}
 	route := &Route{Fingerprint: FingerprintRule{Headers: s.fields}}
-	if got := f.Sum(route, s.Request, h.Sum(nil), int64(len(s.body))); got != s.sum() {
-		t.Error("reads of one byte give another fingerprint")
+	if got, err := f.Sum(route, s.Request, Body{Sum: h.Sum(nil), Len: int64(len(s.body))}); got != s.sum() || err != nil {
+		t.Error("reads of one byte give another fingerprint", err)
 	}
-	if got := f.Sum(route, s.Request, h.Sum(nil), int64(len(s.body))+1); got == s.sum() {
-		t.Error("the body's length is not covered")
+	if got, err := f.Sum(route, s.Request, Body{Sum: h.Sum(nil), Len: int64(len(s.body)) + 1}); got == s.sum() || err != nil {
+		t.Error("the body's length is not covered", err)
 	}
 }
 
@@ -127,7 +172,7 @@ func TestSchemesNeverChange(t *testing.T) {
 		"keyed":    {keyed, "raw1-hmac:543a83037ba7ad0e8783dce7713bc280fc589c82a9237eee6f9f34f4d8549645"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.sample.sum(); got != tc.want {
+			if got := tc.sample.as(SchemeOf(tc.want)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -137,9 +182,9 @@ func TestSchemesNeverChange(t *testing.T) {
 func TestTheKeyIsTheFingerprintersOwn(t *testing.T) {
 	key := []byte("0123456789abcdef")
 	f := NewFingerprinter(key)
-	before := f.Sum(&Route{}, Request{}, nil, 0)
+	before, _ := f.Sum(&Route{}, Request{}, Body{})
 	clear(key)
-	if f.Sum(&Route{}, Request{}, nil, 0) != before {
+	if after, _ := f.Sum(&Route{}, Request{}, Body{}); after != before {
 		t.Error("changing the caller's slice changes fingerprints")
 	}
 }
@@ -148,8 +193,8 @@ func TestAFingerprintNamesItsScheme(t *testing.T) {
 	plain, keyed := charge(), charge()
 	keyed.key = "k"
 	for _, tc := range []struct{ fp, want string }{
-		{plain.sum(), SchemeRaw},
-		{keyed.sum(), SchemeRawHMAC},
+		{plain.sum(), "raw2"},
+		{keyed.sum(), "raw2-hmac"},
 		{"json2:00", "json2"}, // of a later version
 		{"", ""},
 		{"raw1", ""},
@@ -203,15 +248,15 @@ func FuzzDifferentInputDifferentFingerprint(f *testing.F) {
 
 func TestAFingerprintCostsOneAllocation(t *testing.T) {
 	f, s := NewFingerprinter(nil), charge()
-	route, sum := &Route{Fingerprint: FingerprintRule{Headers: s.fields}}, make([]byte, 32)
-	if n := testing.AllocsPerRun(100, func() { f.Sum(route, s.Request, sum, 1) }); n != 1 {
+	route, body := s.route(), Body{Sum: make([]byte, 32), Len: 1}
+	if n := testing.AllocsPerRun(100, func() { f.Sum(route, s.Request, body) }); n != 1 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkFingerprint(b *testing.B) {
 	body := []byte(strings.Repeat("x", 1024))
-	for name, key := range map[string][]byte{"raw1": nil, "raw1-hmac": []byte("0123456789abcdef")} {
+	for name, key := range map[string][]byte{"raw2": nil, "raw2-hmac": []byte("0123456789abcdef")} {
 		b.Run(name, func(b *testing.B) {
 			f, s := NewFingerprinter(key), charge()
 			route := &Route{Fingerprint: FingerprintRule{Headers: s.fields}}
@@ -221,7 +266,7 @@ func BenchmarkFingerprint(b *testing.B) {
 				h := f.NewBody()
 				h.Write(body)
 				sum = h.Sum(sum[:0])
-				f.Sum(route, s.Request, sum, int64(len(body)))
+				f.Sum(route, s.Request, Body{Sum: sum, Len: int64(len(body))})
 			}
 		})
 	}

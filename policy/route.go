@@ -206,9 +206,20 @@ const (
 	SendDerived
 )
 
-// FingerprintRule says what makes two requests the same one, besides method,
-// target and body, which always count.
+// FingerprintRule says what makes two requests the same one, besides method and
+// target, which always count.
 type FingerprintRule struct {
+	// Body is how bodies are compared. A body that is not beyond doubt of this form
+	// is compared byte by byte.
+	Body BodyKind
+	// Ignore are JSON Pointers (RFC 6901) to what may differ: what they point to
+	// counts as absent. One of a single part is also the name of a form's field or
+	// part. In an array a number is an element, which keeps its place. Checked by
+	// CheckIgnore.
+	Ignore []string
+	// ignored is Ignore as it is looked up, once the route is in a Table.
+	ignored *ignored
+
 	// Headers are request fields that count too; in canonical form and sorted once
 	// they are in a Table. Credentials cannot be listed: they change between retries.
 	Headers []string
@@ -220,6 +231,10 @@ type Limits struct {
 	Request int64
 	// Response is the longest response body that is kept for replay. Default: 1 MiB.
 	Response int64
+	// Parse is the longest body, without its content coding, that is compared by
+	// more than its bytes; a parsed JSON text or form is held in memory. The parts
+	// of a multipart body are not held, so it may be as long as Request. Default: 4 MiB.
+	Parse int64
 }
 
 // Governed reports whether the route binds a request to a key. hasKey is whether

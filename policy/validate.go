@@ -81,6 +81,17 @@ func prepare(r Route) (*Route, []error) {
 	}
 	r.Fingerprint.Headers = canonicalNames(slices.Clone(r.Fingerprint.Headers))
 
+	if r.Fingerprint.Body > BodyAuto {
+		bad("fingerprint.body: %d is no known choice", r.Fingerprint.Body)
+	}
+	r.Fingerprint.Ignore = slices.Clone(r.Fingerprint.Ignore)
+	for _, p := range r.Fingerprint.Ignore {
+		if err := CheckIgnore(r.Fingerprint.Body, p); err != nil {
+			bad("fingerprint.ignore: %q %w", p, err)
+		}
+	}
+	r.Fingerprint.ignored = newIgnored(r.Fingerprint.Ignore)
+
 	if r.Key.Missing == MissingDerive && r.Key.Window <= 0 {
 		bad("key.window: must be more than zero where keys are derived")
 	}
@@ -99,6 +110,7 @@ func prepare(r Route) (*Route, []error) {
 	fill(&r.Timeout, 60*time.Second, "timeout", bad)
 	fill(&r.Limits.Request, 10<<20, "limits.request", bad)
 	fill(&r.Limits.Response, 1<<20, "limits.response", bad)
+	fill(&r.Limits.Parse, 4<<20, "limits.parse", bad)
 	return &r, problems
 }
 

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 		Key:         KeyRule{Header: "Idempotency-Key", Missing: MissingReject},
 		UpstreamKey: UpstreamKeyRule{Send: SendSame, Header: "Idempotency-Key"},
 		Timeout:     60 * time.Second,
-		Limits:      Limits{Request: 10 << 20, Response: 1 << 20},
+		Limits:      Limits{Request: 10 << 20, Response: 1 << 20, Parse: 4 << 20},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -60,7 +60,7 @@ func TestWhatIsGivenIsKeptInCanonicalForm(t *testing.T) {
 		Key:         KeyRule{Header: "x-request-key", Missing: MissingPass},
 		UpstreamKey: UpstreamKeyRule{Send: SendNone},
 		Fingerprint: FingerprintRule{Headers: []string{"stripe-version", "Accept-language", "Stripe-Version", "content-type"}},
-		Wait:        time.Second, Timeout: time.Minute, Limits: Limits{1, 2},
+		Wait:        time.Second, Timeout: time.Minute, Limits: Limits{1, 2, 3},
 	}).Routes()[0]
 	want := Route{
 		Name: "r", Host: "*.api.example.com", Path: "/v1/%2Fx/", Upstream: upstream(t, "https://up.example/Base/"),
@@ -68,7 +68,7 @@ func TestWhatIsGivenIsKeptInCanonicalForm(t *testing.T) {
 		Key:         KeyRule{Header: "X-Request-Key", Missing: MissingPass},
 		UpstreamKey: UpstreamKeyRule{Send: SendNone, Header: "X-Request-Key"},
 		Fingerprint: FingerprintRule{Headers: []string{"Accept-Language", "Content-Type", "Stripe-Version"}},
-		Wait:        time.Second, Timeout: time.Minute, Limits: Limits{1, 2},
+		Wait:        time.Second, Timeout: time.Minute, Limits: Limits{1, 2, 3},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -120,6 +120,8 @@ func (x *exchange) answerClaim(c keystore.Claim, rep keystore.Reply) *answer {
 			p.original = r.Outcome.Status
 		}
 	default:
+		// As little as of a conflict: it may be one.
+		p.record, p.state = nil, ""
 		p.code, p.retry, p.detail = codeInternal, retrySameKey, "The claim could not be decided; nothing was sent."
 	}
 	return &answer{problem: p}

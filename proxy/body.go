@@ -77,6 +77,13 @@ func (p *Proxy) read(r *http.Request, limit int64) (*spooled, error) {
 		if _, err := io.ReadFull(r.Body, mem); err != nil {
 			return nil, err
 		}
+		if len(r.Trailer) > 0 {
+			// HTTP/2 has trailers behind a body of known length; they are there once
+			// its end was read.
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return nil, err
+			}
+		}
 		return &spooled{mem: mem, size: n}, nil
 	}
 	// One byte more than allowed tells "at the limit" from "over it".

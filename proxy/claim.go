@@ -67,7 +67,7 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 	waited := false
 	for range maxTries {
 		x.line.rec = rep.Record
-		c := keystore.Decide(&rep.Record, x.fingerprint, rep.Now, x.p.ledger.gone)
+		c := x.decide(&rep)
 		x.line.decision = c.String()
 		switch c {
 		case keystore.ClaimTakeOver:
@@ -182,7 +182,7 @@ func (x *exchange) await() (keystore.Reply, bool) {
 	start := time.Now()
 	defer func() { x.line.waited = time.Since(start) }()
 	return x.p.waiters.until(ctx, x.id, func(r *keystore.Reply) bool {
-		return r.Result == keystore.Found && keystore.Decide(&r.Record, x.fingerprint, r.Now, x.p.ledger.gone) != keystore.ClaimInFlight
+		return r.Result == keystore.Found && x.decide(r) != keystore.ClaimInFlight
 	})
 }
 

@@ -24,6 +24,7 @@ type exchange struct {
 
 	id          keystore.ID
 	fingerprint string
+	others      map[string]string // fingerprints by other schemes, as they were needed
 	target      policy.Target
 	body        *spooled
 	trailer     http.Header // of the request
@@ -221,7 +222,7 @@ func (x *exchange) mark(ctx context.Context, a *attempt) *answer {
 	}
 	c := keystore.ClaimInFlight
 	if rep.Result == keystore.Found {
-		if c = keystore.Decide(&rep.Record, x.fingerprint, rep.Now, x.p.ledger.gone); c == keystore.ClaimTakeOver {
+		if c = x.decide(&rep); c == keystore.ClaimTakeOver {
 			c = keystore.ClaimInFlight
 		}
 	}

@@ -174,7 +174,10 @@ func (p *Proxy) govern(w http.ResponseWriter, r *http.Request, id identity) {
 		}
 	}()
 	x.body, x.trailer = body, trailerOf(r, canonical(id.route.Key.Header))
-	x.fingerprint = p.finger.Sum(id.route, policy.Request{Method: r.Method, Target: x.target, Header: r.Header}, body.sum, body.size)
+	if x.fingerprint, err = p.finger.Sum(id.route, x.asked(), body.hashed()); err != nil {
+		x.refuse(w, x.bodyProblem(&spoolError{err}))
+		return
+	}
 	if id.derive {
 		run := ""
 		if id.lease != nil {

@@ -259,12 +259,9 @@ func TestStoreRoundTrips(t *testing.T) {
 	}
 }
 
-// TestAReservationTakenOverIsNotSent: the owner was silent past its deadline
-// between claim and mark, and another proxy took over.
-func TestAReservationTakenOverIsNotSent(t *testing.T) {
-	fake := storetest.NewFake()
-	p := newProvider(t, nil)
-	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+// takenOverAtTheMark lets another instance take the next reservation over just before
+// it is marked.
+func takenOverAtTheMark(t *testing.T, fake *storetest.Fake) {
 	var once atomic.Bool
 	fake.SetFault(func(call storetest.Call) storetest.Fault {
 		if call.State == keystore.Dispatched && once.CompareAndSwap(false, true) {
@@ -284,6 +281,15 @@ func TestAReservationTakenOverIsNotSent(t *testing.T) {
 		}
 		return storetest.Fault{}
 	})
+}
+
+// TestAReservationTakenOverIsNotSent: the owner was silent past its deadline
+// between claim and mark, and another proxy took over.
+func TestAReservationTakenOverIsNotSent(t *testing.T) {
+	fake := storetest.NewFake()
+	p := newProvider(t, nil)
+	r := start(t, p.URL, nil, func(c *Config) { c.Ledger = fake })
+	takenOverAtTheMark(t, fake)
 	r.post("k", "x").is(t, 409, codeInFlight, retrySameKey)
 	p.counted("k", 0)
 	if d := r.lookup("k"); d.Owner != "other" || d.State != keystore.Reserved || len(d.Evidence) != 0 {

@@ -112,16 +112,16 @@ func TestEachClientThatGaveUpGetsTheTrueAnswer(t *testing.T) {
 }
 
 // TestCurlMakesAnotherBoundaryEachTime: so its second upload is another request
-// to a route that fingerprints bytes.
+// to a route that fingerprints bytes, and the same to one that fingerprints parts.
 func TestCurlMakesAnotherBoundaryEachTime(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, startHttpbin(t))
 	p := frontOf(t, g, "")
-	upload := func() reply {
-		r, _ := curl(t, []byte("content"), "-H", "Idempotency-Key: k", "-F", "amount=1", "-F", "file=@-;filename=a.txt", p.url+"/anything")
+	upload := func(p *process, key, content string) reply {
+		r, _ := curl(t, []byte(content), "-H", "Idempotency-Key: "+key, "-F", "amount=1", "-F", "file=@-;filename=a.txt", p.url+"/anything")
 		return r
 	}
-	first, again := upload(), upload()
+	first, again := upload(p, "k", "content"), upload(p, "k", "content")
 	var got struct{ Form map[string][]string }
 	if json.Unmarshal([]byte(first.body), &got) != nil || first.status != 200 || fmt.Sprint(got.Form["amount"]) != "[1]" {
 		t.Errorf("%+v", first)
@@ -130,6 +130,15 @@ func TestCurlMakesAnotherBoundaryEachTime(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	g.once(t, "k")
+	p = frontOf(t, g, ", fingerprint: {body: auto}")
+	first, again = upload(p, "parts", "content"), upload(p, "parts", "content")
+	if first.status != 200 || again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%+v", again)
+	}
+	if other := upload(p, "parts", "other content"); other.code() != "idempotency_conflict" {
+		t.Errorf("%+v", other)
+	}
+	g.once(t, "parts")
 }
 
 // TestEachClientIsRefusedAnotherRequestUnderAKey by a status it takes for an

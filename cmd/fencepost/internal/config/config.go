@@ -181,8 +181,9 @@ func (r *Route) defaults() {
 		Key:         Key{Header: "Idempotency-Key", Missing: "reject", Window: Duration(10 * time.Minute)},
 		Duplicates:  Duplicates{SamePayload: "allow", Window: Duration(10 * time.Minute)},
 		UpstreamKey: UpstreamKey{Send: "same"},
+		Fingerprint: Fingerprint{Body: "raw"},
 		Timeout:     Duration(60 * time.Second),
-		Limits:      RouteLimits{Request: 10 << 20, Response: 1 << 20},
+		Limits:      RouteLimits{Request: 10 << 20, Response: 1 << 20, Parse: 4 << 20},
 		Lease:       Lease{Source: "fencepost"},
 	}
 }
@@ -210,6 +211,8 @@ type UpstreamKey struct {
 
 // Fingerprint says what makes two requests the same one.
 type Fingerprint struct {
+	Body    string   `yaml:"body"`
+	Ignore  []string `yaml:"ignore"`
 	Headers []string `yaml:"headers"`
 }
 
@@ -224,6 +227,7 @@ type Duplicates struct {
 type RouteLimits struct {
 	Request  Bytes `yaml:"request"`
 	Response Bytes `yaml:"response"`
+	Parse    Bytes `yaml:"parse"`
 }
 
 // Limits bound the process.

@@ -58,8 +58,9 @@ func TestTheExampleIsValidAndShowsTheDefaults(t *testing.T) {
 	r.Reconcile.Confirmed, r.Reconcile.NotFound, r.Reconcile.Complete = "lookup.status == 200 && size(lookup.json.data) == 1", "lookup.status == 404 || size(lookup.json.data) == 0", true
 	r.Reconcile.Response = Response{201, "lookup.json.data[0]"}
 	r.Headers = Headers{Set: SecretPairs{{"Authorization", "Bearer secret-for-UPSTREAM-TOKEN"}}, Remove: []string{"X-Internal"}}
-	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header, r.Fingerprint.Headers = "charges", "https://api.example.com", "/v1/", "Idempotency-Key", []string{"Content-Type"}
+	r.Name, r.Upstream, r.Match.Path, r.UpstreamKey.Header = "charges", "https://api.example.com", "/v1/", "Idempotency-Key"
 	r.UpstreamKey.Methods = []string{"POST"}
+	r.Fingerprint.Headers, r.Fingerprint.Ignore = []string{"Content-Type"}, []string{}
 	want.Routes = []Route{r}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the example is not the defaults:\n got %+v\nwant %+v", c, want)
@@ -180,6 +181,8 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 		"no key to recognise":                 {"routes: [{name: a, upstream: 'http://x', upstream_key: {send: none, deduplicates_for: 24h}}]\n", []string{"the upstream gets no key"}},
 		"bad expressions, all of them": {"routes:\n- name: a\n  upstream: http://x\n  outcomes:\n  - {when: 'response.status ==', class: maybe}\n  capture: {o: 'reqest.json.o'}\n  reconcile:\n    lookup: {url: 'http://x/{captured.p}', method: POST}\n    confirmed: 'lookup.status'\n    not_found: '1 + 1'\n    response: {json: 'nope'}\n",
 			[]string{"5:6: routes[0].outcomes[0].when: at 1:", "routes[0].outcomes[0].class: \"maybe\"", "6:16: routes[0].capture.o: at 1:1 of the expression: undeclared", "8:14: routes[0].reconcile.lookup.url: {captured.p} is not captured", "must be GET or HEAD", "routes[0].reconcile.not_found: at 1:1 of the expression: it gives int", "routes[0].reconcile.response.json: at 1:1"}},
+		"bad fingerprints": {"routes:\n- {name: a, upstream: 'http://x', match: {path: /a}, fingerprint: {body: xml, ignore: [/ts]}}\n- name: b\n  upstream: http://x\n  fingerprint:\n    body: form\n    ignore:\n    - /fine\n    - fine\n    - /a/b\n    - ''\n    headers: [Cookie]\n  match: {path: /b}\n- {name: c, upstream: 'http://x', match: {path: /c}, fingerprint: {ignore: [/ts]}}\n",
+			[]string{`2:68: routes[0].fingerprint.body: "xml" is not one of raw, json, form, multipart, auto`, `9:7: routes[1].fingerprint.ignore[1]: "fine" is not a JSON Pointer`, `10:7: routes[1].fingerprint.ignore[2]: "/a/b" has more than one part`, `11:7: routes[1].fingerprint.ignore[3]: "" is the whole body`, `fingerprint.headers: Cookie is a credential`, `14:77: routes[2].fingerprint.ignore[0]: "/ts" cannot be ignored where bodies are compared byte by byte`}},
 		"reconcile without a condition":     {"routes: [{name: a, upstream: 'http://x', reconcile: {lookup: {url: 'http://x/{key}'}, complete: true}}]\n", []string{"reconcile.confirmed: is required", "reconcile.not_found: is required where complete"}},
 		"owner deadline below the ledger's": {"ledger: {owner_deadline: 5s, timeout: 2s}\n" + small, []string{"less than three times ledger.timeout"}},
 		"wait over the limit":               {"limits: {wait: 1s}\nroutes: [{name: a, upstream: 'http://x', duplicates: {wait: 2s}}]\n", []string{"more than limits.wait"}},
@@ -301,8 +304,8 @@ func TestAReloadMustNotMoveEveryKeyToAnotherScope(t *testing.T) {
 
 // TestTheDocumentsConfigurationsAreValid: what a reader copies must be accepted.
 func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
-	checked := 0
-	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md", "docs/providers.md"} {
+	checked, folder := 0, t.TempDir()
+	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md", "docs/providers.md", "docs/fingerprints.md", "docs/fidelity.md", "docs/egress.md"} {
 		text, err := os.ReadFile(filepath.Join("../../../..", file))
 		if err != nil {
 			t.Fatal(err)
@@ -313,12 +316,18 @@ func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
 				continue // a part of a route
 			}
 			checked++
-			if _, err := Parse(file, []byte(block), func(n string) (string, bool) { return "secret-for-" + strings.ReplaceAll(n, "_", "-"), true }); err != nil {
+			block = strings.ReplaceAll(block, "/etc/fencepost/ca", folder)
+			if _, err := Parse(file, []byte(block), func(n string) (string, bool) {
+				if strings.HasPrefix(n, "FENCEPOST_SEAL_KEY") {
+					return sealKeyOfTests, true
+				}
+				return "secret-for-" + strings.ReplaceAll(n, "_", "-"), true
+			}); err != nil {
 				t.Errorf("%v\n%s", err, block)
 			}
 		}
 	}
-	if checked < 4 {
+	if checked < 5 {
 		t.Errorf("only %d configurations found", checked)
 	}
 }

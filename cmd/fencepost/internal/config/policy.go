@@ -62,11 +62,16 @@ func (r *Route) rule(upstream *url.URL) policy.Route {
 			Send:   map[string]policy.UpstreamKeySend{"same": policy.SendSame, "none": policy.SendNone, "derived": policy.SendDerived}[r.UpstreamKey.Send],
 			Header: r.UpstreamKey.Header, Deduplicates: time.Duration(r.UpstreamKey.DeduplicatesFor), Methods: r.UpstreamKey.Methods,
 		},
-		Fingerprint: policy.FingerprintRule{Headers: r.Fingerprint.Headers},
+		Fingerprint: r.Fingerprint.rule(),
 		Wait:        time.Duration(r.Duplicates.Wait), Timeout: time.Duration(r.Timeout),
-		Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response)},
+		Limits: policy.Limits{Request: int64(r.Limits.Request), Response: int64(r.Limits.Response), Parse: int64(r.Limits.Parse)},
 		Lease:  policy.LeaseRule{Required: r.Lease.Required, External: r.Lease.Source == "external"},
 	}
+}
+
+func (f *Fingerprint) rule() policy.FingerprintRule {
+	body, _ := policy.ParseBodyKind(f.Body) // checked by validateRoute
+	return policy.FingerprintRule{Body: body, Ignore: f.Ignore, Headers: f.Headers}
 }
 
 // compile compiles the route's expressions and its lookup, and reads its files, into out.

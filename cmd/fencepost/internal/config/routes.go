@@ -57,13 +57,17 @@ func (c *Config) validateRoute(i int, k *checker) {
 	choice("duplicates.same_payload", r.Duplicates.SamePayload, "allow", "reject")
 	choice("upstream_key.send", r.UpstreamKey.Send, "same", "none", "derived")
 	choice("lease.source", r.Lease.Source, "fencepost", "external")
+	choice("fingerprint.body", r.Fingerprint.Body, policy.BodyKinds()...)
 	if r.Duplicates.Wait > c.Limits.Wait && k.ok("limits.wait") {
 		k.fail(path+".duplicates.wait", "is %v, more than limits.wait (%v)", time.Duration(r.Duplicates.Wait), time.Duration(c.Limits.Wait))
 	}
 	c.validateRules(i, k)
 	c.validateWindows(i, k)
+	c.validateIgnore(i, k)
 
-	_, err := policy.NewTable([]policy.Route{r.rule(upstream)})
+	rule := r.rule(upstream)
+	rule.Fingerprint.Ignore = nil // reported above, each at its place
+	_, err := policy.NewTable([]policy.Route{rule})
 	if err == nil {
 		return
 	}
@@ -87,6 +91,20 @@ func (c *Config) validateRoute(i int, k *checker) {
 			msg = "route " + shown(r.Name) + ": " + msg
 		}
 		k.fail(path, "%s", msg)
+	}
+}
+
+// validateIgnore reports what a route wants to ignore and cannot.
+func (c *Config) validateIgnore(i int, k *checker) {
+	f, path := &c.Routes[i].Fingerprint, fmt.Sprintf("routes[%d].fingerprint", i)
+	body, known := policy.ParseBodyKind(f.Body)
+	if !known || !k.ok(path+".body") {
+		return
+	}
+	for j, pointer := range f.Ignore {
+		if err := policy.CheckIgnore(body, pointer); err != nil {
+			k.fail(fmt.Sprintf("%s.ignore[%d]", path, j), "%s %v", shown(pointer), err)
+		}
 	}
 }
 
