@@ -14,6 +14,18 @@
 // allowed is keystore.Next's to say; which status an outcome becomes is decided
 // by the table in problem.go alone.
 //
+// # Where requests come from
+//
+//	reverse listener ─▶ Proxy.ServeHTTP ──────────────┐
+//	egress listener ──▶ Egress ─┬─ absolute-form ─────┼─▶ identify ─▶ govern or pass
+//	                            ├─ CONNECT, looked into ┘
+//	                            └─ CONNECT, a tunnel ──▶ bytes
+//
+// Both stand on internal/front, which watches the framing of what clients send and
+// ends TLS. How upstreams are reached is a way (ways.go): one for each ConnectRule,
+// shared by routes and kept over reloads; the egress proxy's ways dial under a
+// guard (guard.go) that judges the address itself.
+//
 // # What is not governed
 //
 // Safe methods and routes with enforcement off are passed through (pass.go).
@@ -29,6 +41,7 @@
 //	reset, close, timeout after bytes    maybe   UNKNOWN     502/504 outcome_unknown
 //	answer cut short                     yes     UNKNOWN     the part, broken off
 //	ledger down at the record            yes     later       the real answer
+//	answer sealed, key gone              no      COMPLETED   503 response_sealed
 //	process killed after the mark        maybe   UNKNOWN     a broken connection
 //	caller leaves                        yes     COMPLETED   nobody
 //
