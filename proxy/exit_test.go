@@ -202,8 +202,7 @@ func ask(t *testing.T, c *http.Client, method, url, key, body string) got {
 	return g
 }
 
-// secureServer is a provider with a certificate for the name localhost-like tests
-// use: 127.0.0.1.
+// trusted is what vouches for a provider over TLS.
 func (p *provider) trusted() *x509.CertPool {
 	roots := x509.NewCertPool()
 	roots.AddCert(p.Certificate())

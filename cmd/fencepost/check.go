@@ -40,6 +40,18 @@ func check(args []string, stdout, stderr io.Writer) int {
 	if used := profilesOf(c); used != "" {
 		fmt.Fprintf(stdout, "profiles: %s\n", used)
 	}
+	if c.Egress.On() {
+		a, err := openAuthority(c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			fmt.Fprintf(stdout, "authority: refused\n  %v\n", err)
+			return exitFailed
+		}
+		verdict := "ok"
+		if a.NearExpiry() {
+			verdict = "ends soon"
+		}
+		fmt.Fprintf(stdout, "authority: %s, until %s\n", verdict, a.NotAfter().UTC().Format(time.RFC3339))
+	}
 	if *noLedger {
 		return exitOK
 	}

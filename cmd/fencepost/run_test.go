@@ -398,3 +398,23 @@ func TestRunReplacesItsOwnAuthorityInTime(t *testing.T) {
 		t.Errorf("a good authority was replaced: %v", err)
 	}
 }
+
+func TestCheckLooksAtTheAuthority(t *testing.T) {
+	w := newWorld(t)
+	config := w.config(governedRoute, "")
+	out, err := exec.Command(binary(t), "check", "--config", config).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "authority: ok, until ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := os.Chmod(filepath.Join(w.dir, "ca", ca.KeyFile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err = exec.Command(binary(t), "check", "--config", config).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "authority: refused") || !strings.Contains(string(out), "chmod 600") {
+		t.Errorf("%v: %s", err, out)
+	}
+	p := launchRaw(t, nil, "serve", "--config", config)
+	if code := p.ended(); code == 0 || !strings.Contains(p.logged(), "chmod 600") {
+		t.Errorf("it serves with a key that others can read: %d %s", code, p.logged())
+	}
+}
