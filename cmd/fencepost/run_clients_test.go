@@ -98,22 +98,20 @@ func onJava(way string) func(*testing.T) []string {
 	}
 }
 
-var goClient = sync.OnceValues(func() (string, error) {
-	dir, err := toolDir()
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "run-client")
-	if out, err := exec.Command("go", "build", "-o", file, "testdata/run/client.go").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return file, nil
-})
+var goClient struct {
+	once sync.Once
+	out  []byte
+	err  error
+}
 
+// goProgram is built once, into the folder that goes with this program.
 func goProgram(t *testing.T) []string {
-	file, err := goClient()
-	if err != nil {
-		t.Fatal(err)
+	file := filepath.Join(filepath.Dir(binary(t)), "client")
+	goClient.once.Do(func() {
+		goClient.out, goClient.err = exec.Command("go", "build", "-o", file, "testdata/run/client.go").CombinedOutput()
+	})
+	if goClient.err != nil {
+		t.Fatalf("%v: %s", goClient.err, goClient.out)
 	}
 	return []string{file}
 }
