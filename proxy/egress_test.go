@@ -91,6 +91,45 @@ func TestARefusedHostShowsTheReason(t *testing.T) {
 	}
 }
 
+// TestToolsThatShowNoProblemDocumentShowTheReason: git shows plain text only, npm a
+// field of its own; nobody else gets either.
+func TestToolsThatShowNoProblemDocumentShowTheReason(t *testing.T) {
+	x := leave(t, exitRules{rule: reaching()}, nil, nil, nil)
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		for _, to := range []string{"https://other.example/", "http://other.example/"} {
+			if protocol == "HTTP/2.0" && strings.HasPrefix(to, "http:") {
+				continue
+			}
+			for agent, want := range map[string]struct{ media, notice string }{
+				"git/2.39.5":                   {"text/plain; charset=utf-8", ""},
+				"npm/11.19.1 node/v24.22.3 x":  {"application/problem+json", "not one that may be reached"},
+				"github/1":                     {"application/problem+json", ""},
+				"Mozilla/5.0 git/2.39.5 npm/1": {"application/problem+json", ""},
+				"git":                          {"text/plain; charset=utf-8", ""},
+			} {
+				req, err := http.NewRequest("GET", to, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("User-Agent", agent)
+				resp, err := x.client(protocol).Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				notice := resp.Header.Get("Npm-Notice")
+				if resp.StatusCode != 403 || resp.Header.Get("Content-Type") != want.media || (notice != "") != (want.notice != "") || !strings.Contains(notice, want.notice) {
+					t.Errorf("%s to %s: %d %v", agent, to, resp.StatusCode, resp.Header)
+				}
+				if !strings.Contains(string(body), "is not one that may be reached") || !strings.HasPrefix(resp.Header.Get("Proxy-Status"), "fencepost;") {
+					t.Errorf("%s to %s: %v %s", agent, to, resp.Header, body)
+				}
+			}
+		}
+	}
+}
+
 func TestReportModeLetsThroughAndSays(t *testing.T) {
 	p, _ := secureProvider(t, false, nil)
 	rule := reaching(p.URL)

@@ -46,7 +46,7 @@ func (e *Egress) serveOuter(w http.ResponseWriter, r *http.Request) {
 	}
 	if why := e.refusal(rules, to); why != nil {
 		p.refusedEgress(scope, to, why)
-		writeProblem(w, why)
+		refuse(w, r, why)
 		return
 	}
 	e.request(w, r, rules, &passage{scope: scope, to: to, scheme: "http"})
@@ -92,7 +92,7 @@ func (e *Egress) serveInner(w http.ResponseWriter, r *http.Request) {
 		return
 	case in.refusal != nil:
 		e.p.tally.told(in.to.Name)
-		writeProblem(w, in.refusal)
+		refuse(w, r, in.refusal)
 		return
 	case in.name != "":
 		writeProblem(w, &problem{code: codeMisdirected, detail: "TLS asked for " + strconv.Quote(in.name) + " on a connection to " + strconv.Quote(in.to.Name) + ". Nothing was sent."})
@@ -111,7 +111,7 @@ func (e *Egress) serveInner(w http.ResponseWriter, r *http.Request) {
 	rules := e.p.rules.Load()
 	if why := e.refusal(rules, in.to); why != nil {
 		e.p.refusedEgress(in.scope, in.to, why)
-		writeProblem(w, why)
+		refuse(w, r, why)
 		return
 	}
 	e.request(w, r, rules, in)

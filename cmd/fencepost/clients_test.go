@@ -259,38 +259,46 @@ var (
 	stripeTool  = installed("github.com/stripe/stripe-mock", "v0.203.0")
 )
 
-// nodeModules is a folder with what testdata/clients/package-lock.json names.
-var nodeModules = sync.OnceValues(func() (string, error) {
-	dir, err := toolDir()
-	if err != nil {
-		return "", err
-	}
-	lock, err := os.ReadFile("testdata/clients/package-lock.json")
-	if err != nil {
-		return "", err
-	}
-	manifest, err := os.ReadFile("testdata/clients/package.json")
-	if err != nil {
-		return "", err
-	}
-	done := filepath.Join(dir, "npm", "node_modules", "done")
-	if was, err := os.ReadFile(done); err == nil && bytes.Equal(was, lock) {
-		return filepath.Dir(done), nil
-	}
-	dir = filepath.Join(dir, "npm")
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	cmd.Dir = dir
-	err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o644), os.WriteFile(filepath.Join(dir, "package-lock.json"), lock, 0o644))
-	if err != nil {
-		return "", err
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w: %s", err, out)
-	}
-	return filepath.Dir(done), os.WriteFile(done, lock, 0o644)
-})
+var (
+	nodeModules = npmInstalled("clients", "npm")
+	node24      = npmInstalled("node24", "node24")
+)
+
+// npmInstalled is a folder node_modules, kept under a name among the tools, with
+// what the package-lock.json of a folder of testdata says.
+func npmInstalled(folder, kept string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		dir, err := toolDir()
+		if err != nil {
+			return "", err
+		}
+		lock, err := os.ReadFile(filepath.Join("testdata", folder, "package-lock.json"))
+		if err != nil {
+			return "", err
+		}
+		manifest, err := os.ReadFile(filepath.Join("testdata", folder, "package.json"))
+		if err != nil {
+			return "", err
+		}
+		done := filepath.Join(dir, kept, "node_modules", "done")
+		if was, err := os.ReadFile(done); err == nil && bytes.Equal(was, lock) {
+			return filepath.Dir(done), nil
+		}
+		dir = filepath.Join(dir, kept)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+		cmd.Dir = dir
+		err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o644), os.WriteFile(filepath.Join(dir, "package-lock.json"), lock, 0o644))
+		if err != nil {
+			return "", err
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("npm ci: %w: %s", err, out)
+		}
+		return filepath.Dir(done), os.WriteFile(done, lock, 0o644)
+	})
+}
 
 // freeAddress is a loopback address that nothing listens on. Its port is not one
 // that the system gives to outgoing connections, so it stays free.
