@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fencepost/policy"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
