@@ -55,7 +55,7 @@ func (x *exchange) leaseStale() *answer {
 func (x *exchange) unreachable(a *attempt, err error) *answer {
 	r := a.record()
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
-		x.p.tally.refusedHost(x.target.Host)
+		x.p.tally.refusedHost(x.target.Host, f.short)
 		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: r.State.String(),
 			detail: "The host " + strconv.Quote(x.target.Host) + " may not be reached: " + f.why + ". Nothing was sent."}}
 	}

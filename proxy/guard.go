@@ -46,7 +46,8 @@ func newGuard(allow []netip.Prefix, own func() []netip.AddrPort) *guard {
 }
 
 // forbiddenError says that an address is not one to connect to.
-type forbiddenError struct{ why string }
+// short is why in a few words, for a list.
+type forbiddenError struct{ why, short string }
 
 func (e *forbiddenError) Error() string { return e.why }
 
@@ -54,11 +55,11 @@ func (e *forbiddenError) Error() string { return e.why }
 func (g *guard) control(_, address string, c syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &forbiddenError{"it leads to " + address + ", which is no address"}
+		return &forbiddenError{"it leads to " + address + ", which is no address", "no address"}
 	}
 	to = netip.AddrPortFrom(to.Addr().Unmap().WithZone(""), to.Port())
 	if g.isOwn(to) {
-		return &forbiddenError{fmt.Sprintf("it leads to %s, where this proxy itself listens", to)}
+		return &forbiddenError{fmt.Sprintf("it leads to %s, where this proxy itself listens", to), "Fencepost's own listener"}
 	}
 	// Asked with the plain form: an IPv4 address in IPv6 clothes is that address.
 	network := "tcp4"
@@ -66,7 +67,8 @@ func (g *guard) control(_, address string, c syscall.RawConn) error {
 		network = "tcp6"
 	}
 	if err := g.safe.Safe(network, to.String(), c); err != nil {
-		return &forbiddenError{fmt.Sprintf("it leads to %s, a private or special-purpose address; egress.allow_cidrs opens those that are meant to be reached", to.Addr())}
+		return &forbiddenError{fmt.Sprintf("it leads to %s, a private or special-purpose address; egress.allow_cidrs opens those that are meant to be reached", to.Addr()),
+			fmt.Sprintf("leads to %s, a private address: egress.allow_cidrs", to.Addr())}
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
 		out.Body = http.NoBody
 	}
 	resp, err := id.way.roundTrip(out, target)
+	if id.route.Egress && !provedUnsent(err) {
+		p.tally.passed(r.Method, target.Host, target.Path, policy.SafeMethod(r.Method), len(r.Header[headerKey]) > 0)
+	}
 	if err == nil && !finalStatus(resp.StatusCode) {
 		resp.Body.Close()
 		err = &upstream.SendError{Err: fmt.Errorf("status %d is not the status of an answer", resp.StatusCode)}
@@ -68,6 +71,13 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
 		panic(http.ErrAbortHandler)
 	}
 	copyTrailer(w, resp)
+}
+
+// provedUnsent reports whether an error says that nothing of a request was sent.
+func provedUnsent(err error) bool {
+	var ce *upstream.ConnectError
+	var se *upstream.SendError
+	return errors.As(err, &ce) || errors.As(err, &se) && se.NotSent
 }
 
 // patience is the context of a request that is passed on. A client of HTTP/1 that
@@ -142,7 +152,7 @@ func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.R
 		panic(http.ErrAbortHandler)
 	}
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
-		p.tally.refusedHost(t.Host)
+		p.tally.refusedHost(t.Host, f.short)
 		writeProblem(w, &problem{code: codeForbidden, detail: "The host " + strconv.Quote(t.Host) + " may not be reached: " + f.why + ". Nothing was sent."})
 		return
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -55,11 +56,11 @@ func (e *Egress) serveOuter(w http.ResponseWriter, r *http.Request) {
 // refusal is the answer to a wish to reach what is not allowed, or nil.
 func (e *Egress) refusal(rules *loaded, to policy.Destination) *problem {
 	if !rules.Egress.PortAllowed(to.Port) {
-		return &problem{code: codeForbidden, detail: "Port " + strconv.Itoa(int(to.Port)) + " is not one that may be reached. See egress.ports in Fencepost's configuration. Nothing was sent."}
+		return &problem{code: codeForbidden, detail: "Port " + strconv.Itoa(int(to.Port)) + " is not one that may be reached. See egress.ports in Fencepost's configuration. Nothing was sent.", short: "port not in egress.ports"}
 	}
 	way, reported := rules.Egress.Decide(to)
 	if way == policy.PassRefused {
-		return &problem{code: codeForbidden, detail: "The host " + strconv.Quote(to.Name) + " is not one that may be reached. See egress.allow and routes in Fencepost's configuration. Nothing was sent."}
+		return &problem{code: codeForbidden, detail: "The host " + strconv.Quote(to.Name) + " is not one that may be reached. See egress.allow and routes in Fencepost's configuration. Nothing was sent.", short: "not in egress.allow"}
 	}
 	if reported {
 		e.p.log.Warn("a host that is not allowed was let through, because egress.mode is report", "host", to.Name, "port", to.Port)
@@ -77,6 +78,8 @@ type passage struct {
 	refusal *problem
 	// name is what TLS asked for, where that is not the destination.
 	name string
+	// unsigned is why the authority did not sign for it, where it did not.
+	unsigned error
 }
 
 // serveInner serves requests that came through a tunnel.
@@ -123,14 +126,12 @@ func (e *Egress) request(w http.ResponseWriter, r *http.Request, rules *loaded, 
 	id, prob := p.identifyEgress(r, rules, in)
 	if prob != nil {
 		p.refused(r, id, prob)
+		p.tally.refused(prob.code)
 		writeProblem(w, prob)
 		return
 	}
 	if !id.governed {
 		p.metrics.passed.Inc()
-		if !policy.SafeMethod(r.Method) {
-			p.tally.ungoverned(in.to.Name, r.Method)
-		}
 		p.pass(w, r, id)
 		return
 	}
@@ -210,5 +211,9 @@ func looped(r *http.Request, instance string) bool {
 func (p *Proxy) refusedEgress(scope string, to policy.Destination, why *problem) {
 	p.log.Warn("egress refused", "scope", scope, "host", to.Name, "port", to.Port, "code", why.code, "reason", why.detail)
 	p.metrics.egress.WithLabelValues("refused").Inc()
-	p.tally.refusedHost(to.Name)
+	host := to.Host("https")
+	if to.Port == 80 {
+		host = to.Name
+	}
+	p.tally.refusedHost(host, cmp.Or(why.short, string(why.code)))
 }

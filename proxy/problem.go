@@ -126,6 +126,8 @@ type problem struct {
 	other string
 	// expires is when a lease that is in the way ends.
 	expires keystore.Instant
+	// short is the detail in a few words, for a list.
+	short string
 	// original is the upstream's status where it is known but its body is not.
 	original int
 }

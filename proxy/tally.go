@@ -10,20 +10,27 @@ import (
 // Tally is what a proxy did since it was made, in the words of a person who asks
 // afterwards: what was governed, what was not, and what is left to be settled.
 type Tally struct {
-	// Sent, Replayed and Refused count governed requests. Refused are those that got
-	// a problem instead of an answer, by its code; outcome_unknown is not among them.
-	Sent, Replayed int
-	Refused        map[string]int
+	// Sent, Replayed, NotSent and Refused count governed requests. NotSent are those
+	// whose upstream could not be reached. Refused are those that got another problem
+	// instead of an answer, by its code; outcome_unknown is not among them.
+	Sent, Replayed, NotSent int
+	Refused                 map[string]int
 	// Unknown are the operations whose outcome was not known when they were last
 	// heard of, oldest first, at most 100.
 	Unknown []UnknownOperation
-	// Ungoverned counts mutations that passed without a key, by host and method
-	// ("api.example.com POST").
-	Ungoverned map[string]int
-	// Tunnelled counts connections that were not looked into, RefusedHosts wishes to
-	// reach what is not allowed, Reported those that were let through because of the
-	// mode, and Untrusting clients that did not accept the authority, each by host.
-	Tunnelled, RefusedHosts, Reported, Untrusting map[string]int
+	// Ungoverned counts mutations that were sent on without a key, by method and host
+	// ("POST api.example.com"), and Unrouted those that had a key and met no route that
+	// governs them, by method, host and path.
+	Ungoverned, Unrouted map[string]int
+	// Tunnelled counts connections that were not looked into, Reported wishes that were
+	// let through because of the mode, Untrusting clients that did not accept the
+	// authority, and Unsigned hosts that the authority cannot sign for, each by host.
+	Tunnelled, Reported, Untrusting, Unsigned map[string]int
+	// RefusedHosts counts wishes to reach what may not be reached, by host and reason:
+	// "evil.example (not in egress.allow)".
+	RefusedHosts map[string]int
+	// Passed counts requests that were sent on and not governed, safe ones included.
+	Passed int
 	// Told counts requests that were answered, inside the TLS that their client asked
 	// for, with why their host may not be reached.
 	Told map[string]int
@@ -69,14 +76,30 @@ func (t *tally) add(f func(*Tally)) {
 	f(&t.t)
 }
 
-func (t *tally) ungoverned(host, method string) {
-	t.add(func(t *Tally) { count(&t.Ungoverned, host+" "+method) })
+// passed notes a request of the egress proxy that was sent on and not governed.
+func (t *tally) passed(method, host, path string, safe, keyed bool) {
+	t.add(func(t *Tally) {
+		t.Passed++
+		switch {
+		case safe:
+		case keyed:
+			count(&t.Unrouted, method+" "+host+path)
+		default:
+			count(&t.Ungoverned, method+" "+host)
+		}
+	})
 }
-func (t *tally) tunnelled(host string)   { t.add(func(t *Tally) { count(&t.Tunnelled, host) }) }
-func (t *tally) refusedHost(host string) { t.add(func(t *Tally) { count(&t.RefusedHosts, host) }) }
-func (t *tally) reported(host string)    { t.add(func(t *Tally) { count(&t.Reported, host) }) }
-func (t *tally) told(host string)        { t.add(func(t *Tally) { count(&t.Told, host) }) }
-func (t *tally) untrusting(host string)  { t.add(func(t *Tally) { count(&t.Untrusting, host) }) }
+func (t *tally) tunnelled(host string)  { t.add(func(t *Tally) { count(&t.Tunnelled, host) }) }
+func (t *tally) reported(host string)   { t.add(func(t *Tally) { count(&t.Reported, host) }) }
+func (t *tally) told(host string)       { t.add(func(t *Tally) { count(&t.Told, host) }) }
+func (t *tally) untrusting(host string) { t.add(func(t *Tally) { count(&t.Untrusting, host) }) }
+func (t *tally) unsigned(host string)   { t.add(func(t *Tally) { count(&t.Unsigned, host) }) }
+func (t *tally) refused(c code)         { t.add(func(t *Tally) { count(&t.Refused, string(c)) }) }
+
+// refusedHost notes a wish that was not granted, and why in a few words.
+func (t *tally) refusedHost(host, why string) {
+	t.add(func(t *Tally) { count(&t.RefusedHosts, host+" ("+why+")") })
+}
 
 // governed notes a governed request that is over.
 func (t *tally) governed(l *line, id keystore.ID) {
@@ -87,6 +110,8 @@ func (t *tally) governed(l *line, id keystore.ID) {
 		t.t.Replayed++
 	case l.received != 0, l.code == codeUnknown && l.upstream > 0:
 		t.t.Sent++
+	case l.code == codeUnreachable:
+		t.t.NotSent++
 	case l.code != "" && l.code != codeUnknown:
 		count(&t.t.Refused, string(l.code))
 	}
@@ -110,7 +135,7 @@ func (p *Proxy) Tally() Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := t.t
-	for _, m := range []*map[string]int{&out.Refused, &out.Ungoverned, &out.Tunnelled, &out.RefusedHosts, &out.Reported, &out.Untrusting, &out.Told} {
+	for _, m := range []*map[string]int{&out.Refused, &out.Ungoverned, &out.Tunnelled, &out.RefusedHosts, &out.Reported, &out.Untrusting, &out.Told, &out.Unrouted, &out.Unsigned} {
 		*m = maps.Clone(*m)
 	}
 	for _, id := range t.order {

@@ -167,7 +167,9 @@ func (e *Egress) intercept(near net.Conn, first []byte, in *passage) {
 			if name != in.to.Name {
 				in.name = name
 			}
-			return e.options.Authority.Leaf(hello.Context(), name)
+			leaf, err := e.options.Authority.Leaf(hello.Context(), name)
+			in.unsigned = err
+			return leaf, err
 		},
 	})
 	if err := s.HandshakeContext(ctx); err != nil {
@@ -183,6 +185,11 @@ func (e *Egress) intercept(near net.Conn, first []byte, in *passage) {
 // trust the authority.
 func (p *Proxy) handshakeFailed(in *passage, err error) {
 	p.metrics.egress.WithLabelValues("handshake_failed").Inc()
+	if in.unsigned != nil {
+		p.log.Error("the authority does not sign for an intercepted host, so its clients cannot be served", "host", in.to.Name, "scope", in.scope, "error", in.unsigned)
+		p.tally.unsigned(in.to.Name)
+		return
+	}
 	hint := ""
 	if alert, ok := errors.AsType[tls.AlertError](err); ok || strings.Contains(err.Error(), "remote error: tls:") {
 		_ = alert
@@ -195,7 +202,7 @@ func (p *Proxy) handshakeFailed(in *passage, err error) {
 // unreached is the answer to a destination that could not be connected to.
 func (p *Proxy) unreached(host string, err error) *problem {
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
-		return &problem{code: codeForbidden, detail: "The host " + strconv.Quote(host) + " may not be reached: " + f.why + ". Nothing was sent."}
+		return &problem{code: codeForbidden, detail: "The host " + strconv.Quote(host) + " may not be reached: " + f.why + ". Nothing was sent.", short: f.short}
 	}
-	return &problem{code: codeUnreachable, detail: "No connection to " + strconv.Quote(host) + ": " + err.Error() + "."}
+	return &problem{code: codeUnreachable, detail: "No connection to " + strconv.Quote(host) + ": " + err.Error() + ".", short: "no connection"}
 }

@@ -181,9 +181,10 @@ func diagnose(stderr io.Writer) ([]diagnosis, error) {
 		fmt.Fprintf(stderr, "trying %s …\n", cl.name)
 		host := strings.ReplaceAll(cl.name, " ", "-") + ".doctor.invalid"
 		host = strings.ReplaceAll(host, "/", "-")
+		before := len(s.proxy.Tally().RefusedHosts)
 		said := cl.try(dir, "https://"+host+"/", env.Environ(os.Environ()))
 		t := s.proxy.Tally()
-		out = append(out, diagnosis{client: cl, through: t.RefusedHosts[host] > 0, trusts: t.Told[host] > 0, said: said})
+		out = append(out, diagnosis{client: cl, through: len(t.RefusedHosts) > before, trusts: t.Told[host] > 0, said: said})
 	}
 	return out, nil
 }

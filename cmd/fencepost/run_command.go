@@ -248,10 +248,16 @@ func (r *agentRun) logger(c *config.Config, stderr io.Writer) (*slog.Logger, io.
 	return newLogger(&loud, f), f, nil
 }
 
-// shownLedger is a ledger's URL without a password.
+// shownLedger is a ledger's URL as an argument: with the whole path, since the next
+// command may be given elsewhere, and without a password.
 func shownLedger(s string) string {
 	if config.HoldsPassword(s) {
-		return "'…'"
+		return "URL"
 	}
-	return "'" + s + "'"
+	if file, ok := strings.CutPrefix(s, "sqlite://"); ok && file != "" && !filepath.IsAbs(file) {
+		if abs, err := filepath.Abs(file); err == nil {
+			s = "sqlite://" + abs
+		}
+	}
+	return quote(s)
 }

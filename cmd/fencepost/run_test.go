@@ -177,7 +177,7 @@ func TestRunGovernsWhatItsCommandSends(t *testing.T) {
 	if !strings.Contains(r.stdout, `"code":"target_forbidden"`) || !strings.Contains(r.stdout, `"state": "completed"`) {
 		t.Errorf("%s", r.stdout)
 	}
-	for _, line := range []string{"fencepost: governed: 1 sent, 1 replayed, 0 refused, 0 unknown", "fencepost: refused: 1 wish(es) to reach other.example.test"} {
+	for _, line := range []string{"fencepost: governed: 1 sent, 1 replayed, 0 refused, 0 not sent, 0 unknown", "fencepost: refused: other.example.test (not in egress.allow)"} {
 		if !strings.Contains(r.stderr, line) {
 			t.Errorf("the report does not say %q:\n%s", line, r.stderr)
 		}
@@ -197,7 +197,7 @@ func TestRunSaysWhatWasNotGoverned(t *testing.T) {
 	config := w.config("- {name: api, match: {host: api.example.test}, key: {missing: pass}}\n", ", allow: [tunnel.example.test]")
 	post := "curl -sS -X POST -d amount=1 https://api.example.test/v1/charges;"
 	r := runIn(t, nil, "--config", config, "--", "sh", "-c", post+post+"curl -sS --cacert "+w.ca+" https://tunnel.example.test/")
-	for _, line := range []string{"NOT governed: 2 mutation(s) without a key went straight through: api.example.test POST (2)", "tunnelled, and not looked into: tunnel.example.test"} {
+	for _, line := range []string{"NOT governed: 2 mutations without a key went straight through: POST api.example.test (2)", "tunnelled, and not looked into: tunnel.example.test"} {
 		if !strings.Contains(r.stderr, line) {
 			t.Errorf("the report does not say %q:\n%s", line, r.stderr)
 		}
@@ -215,7 +215,7 @@ func TestRunNamesWhatIsUnknownAndOpsSettlesIt(t *testing.T) {
 	w.handle = func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }
 	config := w.config(governedRoute, "")
 	r := runIn(t, nil, "--config", config, "--quiet", "--", "curl", "-sS", "-X", "POST", "-H", "Idempotency-Key: k", "-d", "x", "https://api.example.test/v1")
-	if !strings.Contains(r.stdout, "outcome_unknown") || !strings.Contains(r.stderr, `unknown: POST api.example.test/v1 under key "k"`) || !strings.Contains(r.stderr, "fencepost ops list --ledger") {
+	if !strings.Contains(r.stdout, "outcome_unknown") || !strings.Contains(r.stderr, `unknown: POST api.example.test/v1 under key "k"`) || !strings.Contains(r.stderr, "fencepost ops show 'k' --ledger 'sqlite:///") {
 		t.Errorf("%s\n%s", r.stdout, r.stderr)
 	}
 	ledger := "sqlite://" + w.dir + "/l.db"
