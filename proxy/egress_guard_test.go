@@ -13,6 +13,27 @@ import (
 	"testing"
 )
 
+// through sends a request through a tunnel without TLS. What it returns is the
+// answer, of the CONNECT where no tunnel came of it.
+func (x *exit) through(t *testing.T, host string) (status int, body string) {
+	t.Helper()
+	conn, status := x.connect(t, host)
+	if status != 200 {
+		return status, ""
+	}
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("in a tunnel to %s: %v", host, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
 // TestNoAddressOfOurOwnIsReached: neither special ones, in any spelling, nor this
 // process's listeners, whatever is opened.
 func TestNoAddressOfOurOwnIsReached(t *testing.T) {
@@ -33,7 +54,15 @@ func TestNoAddressOfOurOwnIsReached(t *testing.T) {
 		if !strings.Contains(host, "localhost") && host != "[::]" {
 			g.is(t, 403, codeForbidden, retryNever)
 		}
-		if _, status := x.connect(t, host+":"+port); status != 403 && status != 502 {
+		// The reason is told inside the tunnel: clients do not show one before it.
+		status, body := x.through(t, host+":"+port)
+		if status != 403 && status != 502 {
+			t.Errorf("CONNECT %s: %d", host, status)
+		}
+		if told := strings.Contains(body, "it leads to "); status == 403 && !told {
+			t.Errorf("CONNECT %s: the reason is not told: %s", host, body)
+		}
+		if !strings.Contains(host, "localhost") && host != "[::]" && status != 403 {
 			t.Errorf("CONNECT %s: %d", host, status)
 		}
 	}

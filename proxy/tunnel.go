@@ -64,8 +64,14 @@ func (e *Egress) connect(w http.ResponseWriter, r *http.Request, rules *loaded, 
 		if err != nil {
 			prob := p.unreached(to.Name, err)
 			p.refusedEgress(scope, to, prob)
-			writeProblem(w, prob)
-			return
+			if prob.code != codeForbidden {
+				writeProblem(w, prob)
+				return
+			}
+			// Not allowed after all, because of where the name leads: said inside the
+			// tunnel like every other refusal, since clients do not show what a CONNECT
+			// was answered with.
+			in.refusal, way = prob, policy.PassRefused
 		}
 	}
 	near, first, err := e.hijack(w, r)

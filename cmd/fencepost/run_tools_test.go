@@ -90,3 +90,31 @@ func TestRunNpm(t *testing.T) {
 		t.Errorf("npm shows the reason %d times:\n%s", n, r.stderr)
 	}
 }
+
+// TestRunSaysWhyANameIsRefused: one that is allowed, and leads to an address that is
+// not. Clients show what they hear inside the tunnel, and not what a CONNECT is
+// answered with.
+func TestRunSaysWhyANameIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		unavailable(t, "curl", err)
+	}
+	w := newWorld(t)
+	config := w.config(governedRoute, ", allow: [localhost, 127.0.0.1]")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without the parent: here it is this proxy that resolves names.
+	if err := os.WriteFile(config, []byte(strings.Replace(string(text), w.intoWorld(), "", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"localhost", "127.0.0.1"} {
+		for _, option := range []string{"--http1.1", "--http2"} {
+			r := runIn(t, nil, "--config", config, "--", "sh", "-c", "NO_PROXY= no_proxy= curl -sS "+option+" -w '%{http_code}' https://"+host+"/")
+			if r.code != 0 || !strings.HasSuffix(r.stdout, "403") || !strings.Contains(r.stdout, "egress.allow_cidrs opens those that are meant to be reached") {
+				t.Errorf("%s %s: exit code %d\n%s\n%s", option, host, r.code, r.stdout, r.stderr)
+			}
+		}
+	}
+}
