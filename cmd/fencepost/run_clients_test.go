@@ -197,7 +197,7 @@ func TestRunWithRealClients(t *testing.T) {
 		if got[4].status != "200" || got[4].body != "of this machine" {
 			t.Errorf("a server of this machine: %+v", got[4])
 		}
-		for _, line := range []string{"fencepost: governed: 1 sent, 1 replayed, 0 refused, 0 unknown", "fencepost: refused: 1 wish(es) to reach other.example.test", "fencepost: tunnelled, and not looked into: tunnel.example.test"} {
+		for _, line := range []string{"fencepost: governed: 1 sent, 1 replayed, 0 refused, 0 not sent, 0 unknown", "fencepost: refused: other.example.test (not in egress.allow)", "fencepost: tunnelled, and not looked into: tunnel.example.test"} {
 			if !strings.Contains(r.stderr, line+"\n") {
 				t.Errorf("the report does not say %q:\n%s", line, r.stderr)
 			}
