@@ -30,6 +30,9 @@ type EgressOptions struct {
 	Server ServerOptions
 	// Authority signs for intercepted hosts. Required.
 	Authority Authority
+	// Identity tells programs of this machine which egress proxy this is, at
+	// /_fencepost/v1/egress, and API where its lookup API is. They are no secrets.
+	Identity, API string
 	// MaxTunnels bounds the tunnels that are open at once. Default 10 000.
 	MaxTunnels int
 	// TunnelIdle closes a tunnel through which nothing went for so long. Default

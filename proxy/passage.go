@@ -10,10 +10,21 @@ import (
 	"fencepost/proxy/internal/front"
 )
 
+// EgressPath is where an egress proxy says which one it is, in JSON:
+// {"identity": "…", "api": "host:port"}.
+const EgressPath = apiPrefix + "v1/egress"
+
 // serveOuter serves what clients ask the proxy itself for.
 func (e *Egress) serveOuter(w http.ResponseWriter, r *http.Request) {
 	p := e.p
 	if r.Method != http.MethodConnect && !r.URL.IsAbs() {
+		if r.URL.Path == EgressPath && r.Method == http.MethodGet {
+			writeJSON(w, http.StatusOK, struct {
+				Identity string `json:"identity"`
+				API      string `json:"api"`
+			}{e.options.Identity, e.options.API})
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, apiPrefix) {
 			p.api.ServeHTTP(w, r)
 			return

@@ -117,6 +117,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.govern(w, r, id)
 }
 
+// InFlight is how many effects are under way.
+func (p *Proxy) InFlight() int { return int(p.inFlight.Load()) }
+
 // Admin serves the admin listener: /healthz, /readyz and /metrics.
 func (p *Proxy) Admin() http.Handler { return p.admin }
 

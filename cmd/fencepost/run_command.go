@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,13 +13,16 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"fencepost/cmd/fencepost/internal/clientenv"
 	"fencepost/cmd/fencepost/internal/config"
 	"fencepost/keystore/sqlitestore"
+	"fencepost/proxy"
 	"fencepost/proxy/ca"
 )
 
@@ -91,7 +95,13 @@ func (r *agentRun) run(args []string, stdout, stderr io.Writer) (int, error) {
 		return code, err
 	}
 	// The child is over; what it left under way is finished before the report.
-	if serr := way.server.stop(nil); serr != nil {
+	hurry := make(chan os.Signal, 1)
+	signal.Notify(hurry, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(hurry)
+	if n := way.server.proxy.InFlight(); n > 0 {
+		fmt.Fprintf(stderr, "fencepost: waiting up to %v for the answers to %s; a signal (Ctrl-C) gives up, and what is open then is recorded as unknown\n", time.Duration(c.Drain.Timeout), many(n, "request"))
+	}
+	if serr := way.server.stop(hurry); serr != nil {
 		fmt.Fprintf(stderr, "fencepost: %v\n", serr)
 	}
 	t := way.server.proxy.Tally()
@@ -158,11 +168,19 @@ func (r *agentRun) reach(c *config.Config, stderr io.Writer) (*throughway, error
 		return nil, fmt.Errorf("egress.ca: %w; make an authority with `fencepost ca init`", err)
 	}
 	w := &throughway{authority: authority}
-	if runs(c.Egress.Listen) {
-		w.proxy, w.api = proxyURL(c.Egress.Listen), apiURL(c, c.Listen)
+	if who, api := runs(c.Egress.Listen); who != "" {
+		switch who {
+		case "run":
+			return nil, fmt.Errorf("another `fencepost run` has %s; its proxy ends with its command. For several commands at once, serve one egress proxy (fencepost serve --config F), which each run then uses", c.Egress.Listen)
+		case c.Digest():
+		default:
+			return nil, fmt.Errorf("the egress proxy at %s runs by another configuration than this one: stop it, restart it, or give egress.listen another port", c.Egress.Listen)
+		}
+		w.proxy, w.api = proxyURL(c.Egress.Listen), apiURL(c, api)
 		fmt.Fprintf(stderr, "fencepost: using the egress proxy that runs at %s; it keeps the records and the log\n", c.Egress.Listen)
 		return w, w.identify(c)
 	}
+	freePorts(c)
 	log, file, err := r.logger(c, stderr)
 	if err != nil {
 		return nil, err
@@ -170,7 +188,7 @@ func (r *agentRun) reach(c *config.Config, stderr io.Writer) (*throughway, error
 	if file != nil {
 		w.logFile = file
 	}
-	if w.server, err = startServer(c, log); err != nil {
+	if w.server, err = startServerFor(c, log, true); err != nil {
 		w.close()
 		return nil, explainBusy(err)
 	}
@@ -191,6 +209,13 @@ func (w *throughway) identify(c *config.Config) error {
 	if token == "" {
 		return errors.New("the configuration has callers: put the token of the one that the command runs as into FENCEPOST_TOKEN")
 	}
+	callers, err := c.PolicyCallers()
+	if err != nil {
+		return err
+	}
+	if _, known := callers.Identify(token); !known {
+		return errors.New("FENCEPOST_TOKEN is not the token of a caller in the configuration")
+	}
 	w.proxy.User = url.UserPassword("fencepost", token)
 	return nil
 }
@@ -204,24 +229,41 @@ func apiURL(c *config.Config, addr string) string {
 	return "http://" + addr
 }
 
-// runs reports whether a Fencepost egress proxy answers at an address. What the
-// command trusts is not taken from it.
-func runs(addr string) bool {
+// freePorts lets a run listen on any free port where the file names none: the usual
+// ones are for serve.
+func freePorts(c *config.Config) {
+	usual := config.Default()
+	if c.Listen == usual.Listen {
+		c.Listen = "127.0.0.1:0"
+	}
+	if c.Admin.Listen == usual.Admin.Listen {
+		c.Admin.Listen = "127.0.0.1:0"
+	}
+}
+
+// runs reports whether a Fencepost egress proxy answers at an address, and which one
+// it says it is and where its API is; "" for none. What the command trusts is not
+// taken from it.
+func runs(addr string) (identity, api string) {
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
-		return false
+		return "", ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+proxy.EgressPath, nil)
 	if err != nil {
-		return false
+		return "", ""
 	}
 	resp, err := (&http.Transport{Proxy: nil, DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
-		return false
+		return "", ""
 	}
-	resp.Body.Close()
-	return strings.HasPrefix(resp.Header.Get("Proxy-Status"), "fencepost;")
+	defer resp.Body.Close()
+	var said struct{ Identity, API string }
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 4096)).Decode(&said) != nil {
+		return "", ""
+	}
+	return said.Identity, said.API
 }
 
 // explainBusy says what to do where another run has the ledger.

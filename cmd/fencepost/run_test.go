@@ -340,11 +340,24 @@ func TestRunUsesAProxyThatRuns(t *testing.T) {
 	if r := runIn(t, []string{"AGENT=" + token}, append([]string{"--config", config, "--"}, post...)...); r.code == 0 || !strings.Contains(r.stderr, "FENCEPOST_TOKEN") {
 		t.Errorf("%+v", r)
 	}
-	if r := runIn(t, []string{"AGENT=" + token, "FENCEPOST_TOKEN=wrong"}, append([]string{"--config", config, "--"}, post...)...); r.code == 0 {
+	if r := runIn(t, []string{"AGENT=" + token, "FENCEPOST_TOKEN=wrong"}, append([]string{"--config", config, "--"}, post...)...); r.code == 0 || !strings.Contains(r.stderr, "not the token of a caller") {
 		t.Errorf("%+v", r)
 	}
 	if strings.Contains(p.logged(), token) {
 		t.Error("the token is in the log")
+	}
+	// By another configuration it is not used: what that allows is not what this one
+	// does.
+	other := filepath.Join(w.dir, "other.yaml")
+	if err := os.WriteFile(other, []byte(strings.Replace(text, "egress: {", "egress: {mode: report, ", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := runIn(t, env, "--config", other, "--", "true"); r.code != 1 || !strings.Contains(r.stderr, "runs by another configuration") {
+		t.Errorf("%+v", r)
+	}
+	// The command finds the API of the proxy that it uses.
+	if r := runIn(t, env, "--config", config, "--", "sh", "-c", `curl -sS -H "Fencepost-Authorization: Bearer $FENCEPOST_TOKEN" $FENCEPOST_URL/_fencepost/v1/operations/k`); !strings.Contains(r.stdout, `"state": "completed"`) {
+		t.Errorf("%+v", r)
 	}
 	// A second proxy on the same ledger is told what to do.
 	if err := os.WriteFile(config, []byte(strings.Replace(text, fmt.Sprintf("listen: '127.0.0.1:%d'", port), "listen: '127.0.0.1:0'", 1)), 0o600); err != nil {
@@ -423,4 +436,37 @@ func TestCheckLooksAtTheAuthority(t *testing.T) {
 	if code := p.ended(); code == 0 || !strings.Contains(p.logged(), "chmod 600") {
 		t.Errorf("it serves with a key that others can read: %d %s", code, p.logged())
 	}
+}
+
+// TestARunIsNotSharedByAnother: its proxy would end with its command, under the
+// other's feet.
+func TestARunIsNotSharedByAnother(t *testing.T) {
+	w := newWorld(t)
+	config := w.config(governedRoute, "")
+	b, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(b), "egress: {listen: '127.0.0.1:0'", fmt.Sprintf("egress: {listen: '127.0.0.1:%d'", freePort(t)), 1)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := exec.Command(binary(t), "run", "--config", config, "--", "sh", "-c", "echo up; read line")
+	in, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	bufio.NewReader(out).ReadString('\n')
+	if r := runIn(t, nil, "--config", config, "--", "true"); r.code != 1 || !strings.Contains(r.stderr, "another `fencepost run` has 127.0.0.1:") {
+		t.Errorf("%+v", r)
+	}
+	in.Close()
+	_ = first.Wait()
 }

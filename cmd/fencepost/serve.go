@@ -71,12 +71,18 @@ type server struct {
 	admin  *proxy.Server
 	egress *proxy.Egress // nil where there is none
 	bound  bound
+	ofRun  bool // it serves one command
 	failed chan error
 }
 
 // startServer checks the ledger, binds the listeners and begins to serve. What
 // it began it undoes when a later step fails.
-func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
+func startServer(c *config.Config, log *slog.Logger) (*server, error) {
+	return startServerFor(c, log, false)
+}
+
+// startServerFor is startServer; ofRun says that it serves one command.
+func startServerFor(c *config.Config, log *slog.Logger, ofRun bool) (_ *server, err error) {
 	rules, err := rulesOf(c)
 	if err != nil {
 		return nil, err
@@ -114,7 +120,7 @@ func startServer(c *config.Config, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{config: c, log: log, ledger: store, proxy: p, bound: b, failed: make(chan error, 3)}
+	s := &server{config: c, log: log, ledger: store, proxy: p, bound: b, ofRun: ofRun, failed: make(chan error, 3)}
 	if err = s.makeServers(); err != nil {
 		return nil, err
 	}
@@ -150,9 +156,18 @@ func (s *server) makeServers() (err error) {
 		return err
 	}
 	s.egress, err = s.proxy.NewEgress(proxy.EgressOptions{
-		Server: serverOptions(c, log), Authority: authority, MaxTunnels: c.Egress.MaxTunnels, TunnelIdle: time.Duration(c.Egress.TunnelIdle),
+		Server: serverOptions(c, log), Authority: authority, Identity: s.identity(), API: s.bound.main.Addr().String(), MaxTunnels: c.Egress.MaxTunnels, TunnelIdle: time.Duration(c.Egress.TunnelIdle),
 	})
 	return err
+}
+
+// identity says which egress proxy this is: the one of a configuration, which
+// anybody with the same one may use; or that of a run, which ends with its command.
+func (s *server) identity() string {
+	if s.ofRun {
+		return "run"
+	}
+	return s.config.Digest()
 }
 
 // bound are the listeners of a server.
