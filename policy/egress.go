@@ -51,7 +51,7 @@ func NewEgress(rule EgressRule, routes *Table) (*Egress, error) {
 		host = strings.ToLower(strings.TrimSuffix(host, "."))
 		name, below := strings.CutPrefix(host, "*.")
 		if err := checkHost(name); err != nil {
-			problems = append(problems, fmt.Errorf("allow[%d]: %w", i, err))
+			problems = append(problems, fmt.Errorf("allow[%d]: %q %w", i, host, err))
 		} else if below && isAddress(name) {
 			problems = append(problems, fmt.Errorf("allow[%d]: an address has no names below it", i))
 		}

@@ -155,7 +155,7 @@ func (p *Proxy) showResponse(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if o := rep.Record.Outcome; o == nil || !o.Retained {
-		writeProblem(w, &problem{code: codeNoOperation, retry: retryNever, id: rep.Record.ID, record: &rep.Record, state: rep.Record.State.String(), detail: "No response is recorded for this operation."})
+		writeProblem(w, &problem{code: codeNoOperation, retry: retryNever, id: rep.Record.ID, record: &rep.Record, state: rep.Record.State.String(), title: "No response is recorded", detail: "The operation is known (its state is " + rep.Record.State.String() + "), and no response of it is recorded."})
 		return
 	}
 	if prob := p.openResponse(&rep); prob != nil {

@@ -126,6 +126,8 @@ type problem struct {
 	other string
 	// expires is when a lease that is in the way ends.
 	expires keystore.Instant
+	// title, when set, says more exactly what the code's own says.
+	title string
 	// short is the detail in a few words, for a list.
 	short string
 	// original is the upstream's status where it is known but its body is not.
@@ -172,6 +174,9 @@ func (p *problem) resolved() situation {
 	}
 	if p.after != 0 {
 		s.after = p.after
+	}
+	if p.title != "" {
+		s.title = p.title
 	}
 	return s
 }

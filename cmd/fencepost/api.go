@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -35,6 +37,9 @@ func callAPI(method, url, field, token string, body any) (*http.Response, []byte
 	hc := &http.Client{Timeout: apiTimeout, Transport: &http.Transport{Proxy: nil, DisableCompression: true}}
 	resp, err := hc.Do(req)
 	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, nil, fmt.Errorf("no answer from the proxy: nothing listens at %s. Is `fencepost serve` running, and is this its address (--admin, --config or --url)?", req.URL.Host)
+		}
 		return nil, nil, fmt.Errorf("no answer from the proxy: %w", err)
 	}
 	defer resp.Body.Close()

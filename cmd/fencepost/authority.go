@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"fencepost/cmd/fencepost/internal/config"
@@ -18,6 +20,18 @@ func openAuthority(c *config.Config, log *slog.Logger) (*ca.Authority, error) {
 	a, err := ca.Open(c.Egress.CA.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("egress.ca: %w", err)
+	}
+	for i, r := range c.Routes {
+		if r.Upstream != "" || !r.Enforce || r.Match.Host == "" {
+			continue
+		}
+		name := r.Match.Host
+		if below, is := strings.CutPrefix(name, "*."); is {
+			name = "x." + below
+		}
+		if _, err := a.Leaf(context.Background(), name); err != nil {
+			return nil, fmt.Errorf("routes[%d].match.host: %w; make an authority that may sign for it (fencepost ca init)", i, err)
+		}
 	}
 	if a.NearExpiry() {
 		log.Warn("the authority for intercepted hosts ends soon; make a new one with `fencepost ca init`, and give clients its certificate before this one ends", "dir", c.Egress.CA.Dir, "ends", a.NotAfter().UTC().Format(time.RFC3339))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fencepost/keystore"
+	"fencepost/keystore/sqlitestore"
 )
 
 // checkTimeout bounds the whole check of a ledger.
@@ -59,6 +60,9 @@ func check(args []string, stdout, stderr io.Writer) int {
 	defer cancel()
 	store, err := openLedger(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {
+		if errors.Is(err, sqlitestore.ErrInUse) {
+			err = fmt.Errorf("%w. Beside a running proxy, check the file alone with --no-ledger", err)
+		}
 		fmt.Fprintf(stdout, "ledger: refused\n  %v\n", err)
 		return exitFailed
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fencepost/cmd/fencepost/internal/config"
+	"fencepost/keystore/sqlitestore"
 )
 
 // opsUsage lists the subcommands of ops.
@@ -28,11 +29,13 @@ const opsUsage = `fencepost ops works on the operations of a running proxy, thro
   show KEY                 everything known about one operation
   response KEY             its recorded response, on standard output
   reconcile KEY            asks the provider now, where the route says how
-  resolve KEY --as completed|not_applied|abandoned --reason R [--response FILE]
+  resolve KEY --as completed|not_applied|abandoned --reason R
+                           [--response FILE [--status N] [--content-type T]] [--actor A]
 
 KEY is in scope "default" unless --scope says otherwise. Every subcommand takes
 --admin URL (or --config FILE) and --json. The admin token is read from
-FENCEPOST_ADMIN_TOKEN, or from the configuration.
+FENCEPOST_ADMIN_TOKEN, or from the configuration. Where no proxy runs (after
+fencepost run, for instance), --ledger URL opens the ledger itself.
 `
 
 // ops runs one of the operator's subcommands.
@@ -55,6 +58,10 @@ func ops(args []string, stdout, stderr io.Writer) int {
 	if code, done := parseWith(fs, args[1:], stderr, &c.key); done {
 		return code
 	}
+	fs.Visit(func(f *flag.Flag) {
+		c.statusGiven = c.statusGiven || f.Name == "status"
+		c.contentTypeGiven = c.contentTypeGiven || f.Name == "content-type"
+	})
 	if args[0] == "list" && c.key != "" {
 		fmt.Fprintln(stderr, "fencepost ops list: one argument too many; a list is narrowed by flags")
 		return exitUsage
@@ -89,6 +96,8 @@ type opsCall struct {
 
 	as, reason, actor, response, contentType string
 	status                                   int
+
+	statusGiven, contentTypeGiven bool
 
 	token string
 	// ledger is opened by this process itself, which stop undoes.
@@ -175,6 +184,9 @@ func (c *opsCall) open() error {
 		return err
 	}
 	s, err := startServer(conf, slog.New(slog.DiscardHandler))
+	if errors.Is(err, sqlitestore.ErrInUse) {
+		return fmt.Errorf("%w. Leave --ledger out to ask the proxy that runs on it", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -318,6 +330,9 @@ func opsResolve(c *opsCall) error {
 		} else {
 			return errors.New("--actor is required: your user name cannot be found out")
 		}
+	}
+	if c.response == "" && (c.statusGiven || c.contentTypeGiven) {
+		return errors.New("--status and --content-type are of a response: give it with --response FILE (an empty file is an answer without a body)")
 	}
 	res := map[string]any{"as": c.as, "reason": c.reason, "actor": c.actor}
 	if c.response != "" {

@@ -90,7 +90,7 @@ func TestAnOperatorWorksFromTheShell(t *testing.T) {
 		t.Errorf("without the token: %v %s", err, out)
 	}
 	cmd = exec.Command(binary(t), "ops", "list", "--admin", "http://127.0.0.1:1")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no answer from the proxy") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no answer from the proxy: nothing listens at") {
 		t.Errorf("nobody there: %v %s", err, out)
 	}
 }
@@ -175,5 +175,16 @@ func TestTokensGrowAfterALeaseIsGone(t *testing.T) {
 	}
 	if b := acquire(); !strings.Contains(b, `"token": 2,`) {
 		t.Error(b)
+	}
+}
+
+// TestAStatusNeedsItsResponse: a decision is final, so nothing of what was said may
+// be left out of it.
+func TestAStatusNeedsItsResponse(t *testing.T) {
+	for _, flag := range []string{"--status=201", "--content-type=text/plain"} {
+		out, err := exec.Command(binary(t), "ops", "resolve", "k", "--as", "completed", "--reason", "r", flag, "--admin", "http://127.0.0.1:1").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "--response FILE") {
+			t.Errorf("%s: %v: %s", flag, err, out)
+		}
 	}
 }

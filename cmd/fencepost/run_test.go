@@ -470,3 +470,25 @@ func TestARunIsNotSharedByAnother(t *testing.T) {
 	in.Close()
 	_ = first.Wait()
 }
+
+// TestAnAuthorityMustBeAbleToSign: one that is limited to other hosts is refused
+// before a client meets it.
+func TestAnAuthorityMustBeAbleToSign(t *testing.T) {
+	w := newWorld(t)
+	if _, err := ca.Init(filepath.Join(w.dir, "ca"), ca.Options{PermitDomains: []string{"other.test"}}); err != nil {
+		t.Fatal(err)
+	}
+	for route, ok := range map[string]bool{
+		"- {name: a, match: {host: other.test}}\n":     true,
+		"- {name: a, match: {host: '*.other.test'}}\n": true,
+		governedRoute: false,
+		"- {name: a, match: {host: '*.example.test'}}\n":                     false,
+		"- {name: a, match: {host: api.example.test}, enforce: false}\n":     true,
+		"- {name: a, match: {host: api.example.test}, upstream: http://x}\n": true,
+	} {
+		out, err := exec.Command(binary(t), "check", "--config", w.config(route, "")).CombinedOutput()
+		if (err == nil) != ok || !ok && !strings.Contains(string(out), "routes[0].match.host: no certificate for") {
+			t.Errorf("%s: %v: %s", route, err, out)
+		}
+	}
+}

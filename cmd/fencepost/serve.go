@@ -16,6 +16,7 @@ import (
 
 	"fencepost/cmd/fencepost/internal/config"
 	"fencepost/keystore"
+	"fencepost/keystore/sqlitestore"
 	"fencepost/proxy"
 )
 
@@ -39,6 +40,9 @@ func serve(args []string, _, stderr io.Writer) int {
 	signal.Notify(reloads, syscall.SIGHUP)
 
 	srv, err := startServer(c, newLogger(c, stderr))
+	if errors.Is(err, sqlitestore.ErrInUse) {
+		err = fmt.Errorf("%w. Stop the other one, or name another file (ledger.url, or --ledger)", err)
+	}
 	if err != nil {
 		return fail(stderr, "serve", err)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"fencepost/proxy/ca"
 )
 
 const example = "../../../../config.example.yaml"
@@ -202,7 +204,7 @@ func TestEveryMistakeIsReportedAtItsPlace(t *testing.T) {
 			[]string{"3:13: ledger.seal[0].key: is not 32 bytes in base64 or hexadecimal", "4:6: ledger.seal[1].id: must be 1 to 32", "5:6: ledger.seal[2].id: is already taken"}},
 		"egress without its authority": {"egress: {listen: '127.0.0.1:0', ca: {dir: /nope}}\n" + small, []string{"1:38: egress.ca.dir:", "fencepost ca init"}},
 		"egress mistakes": {"egress: {listen: '0.0.0.0:3128', mode: maybe, allow: ['https://x', '*.1.2.3.4'], allow_cidrs: [10.0.0.1/8, 10.0.0.0.0], ports: [0], parent: 'socks5://user:hunter2secret@x', max_tunnels: 0, ca: {dir: /tmp}}\nroutes: [{name: a}, {name: b, strip_path: /x, match: {path: /x}}]\n",
-			[]string{`"maybe" is not one of enforce, report`, "ports: 0 is not a port", "allow[0]: is not a host name", "allow[1]: an address has no names below it", "did you mean 10.0.0.0/8", `"10.0.0.0.0" is not a range`, "egress.parent: is not a proxy's URL", "egress.max_tunnels: must be more than zero", "can be reached from other machines", "strip_path, host: are for routes with an upstream"}},
+			[]string{`"maybe" is not one of enforce, report`, "1:129: egress.ports[0]: 0 is not a port", "egress.allow[0]: \"https://x\" is not a host name", "egress.allow[1]: an address has no names below it", "did you mean 10.0.0.0/8", `"10.0.0.0.0" is not a range`, "egress.parent: is not a proxy's URL", "egress.max_tunnels: must be more than zero", "can be reached from other machines", "strip_path, host: are for routes with an upstream"}},
 		"callers that clash": {"callers: [{name: a, token: '0123456789abcdef'}, {name: a, token: '0123456789abcdeg'}]\n" + small, []string{"callers"}},
 	} {
 		_, err := Parse("f.yaml", []byte(c.text), noEnv)
@@ -305,6 +307,11 @@ func TestAReloadMustNotMoveEveryKeyToAnotherScope(t *testing.T) {
 // TestTheDocumentsConfigurationsAreValid: what a reader copies must be accepted.
 func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
 	checked, folder := 0, t.TempDir()
+	if _, err := ca.Init(folder, ca.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	cert, key := filepath.Join(folder, ca.CertFile), filepath.Join(folder, ca.KeyFile)
+	files := strings.NewReplacer("/etc/fencepost/ca", folder, "server.pem", cert, "client.pem", cert, "bank-ca.pem", cert, "server.key", key, "client.key", key)
 	for _, file := range []string{"README.md", "docs/recovery.md", "docs/operations.md", "docs/clients.md", "docs/providers.md", "docs/fingerprints.md", "docs/fidelity.md", "docs/egress.md"} {
 		text, err := os.ReadFile(filepath.Join("../../../..", file))
 		if err != nil {
@@ -316,7 +323,7 @@ func TestTheDocumentsConfigurationsAreValid(t *testing.T) {
 				continue // a part of a route
 			}
 			checked++
-			block = strings.ReplaceAll(block, "/etc/fencepost/ca", folder)
+			block = files.Replace(block)
 			if _, err := Parse(file, []byte(block), func(n string) (string, bool) {
 				if strings.HasPrefix(n, "FENCEPOST_SEAL_KEY") {
 					return sealKeyOfTests, true

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 
 	"fencepost/policy"
 )
@@ -18,9 +19,9 @@ func (e *Egress) On() bool { return e.Listen != "" }
 func (e *Egress) Policy(routes *policy.Table) (*policy.Egress, error) {
 	rule := policy.EgressRule{Allow: e.Allow, AnyPort: e.AnyPort, Report: e.Mode == "report"}
 	var problems []error
-	for _, p := range e.Ports {
+	for i, p := range e.Ports {
 		if p < 1 || p > 65535 {
-			problems = append(problems, fmt.Errorf("ports: %d is not a port", p))
+			problems = append(problems, fmt.Errorf("ports[%d]: %d is not a port", i, p))
 			continue
 		}
 		rule.Ports = append(rule.Ports, uint16(p))
@@ -84,7 +85,8 @@ func (c *Config) validateEgress(k *checker) {
 	_, cidrErr := e.CIDRs()
 	for _, err := range append(flatten(err), flatten(cidrErr)...) {
 		if err != nil {
-			k.fail("egress", "%v", err)
+			key, what, _ := strings.Cut(err.Error(), ": ")
+			k.fail("egress."+key, "%s", what)
 		}
 	}
 	if _, err := e.ParentURL(); err != nil {
