@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -87,6 +88,9 @@ func (x *exchange) explain(life context.Context, err error) (timeout bool, what 
 		return true, fmt.Sprintf("the upstream did not answer within %v", x.route.Timeout)
 	case errors.Is(cause, errShutdown):
 		return false, errShutdown.Error()
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, "the upstream closed the connection before its answer was complete"
 	}
 	return false, "the connection to the upstream was lost: " + err.Error()
 }

@@ -15,10 +15,14 @@ type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu     sync.Mutex
-	cert   *tls.Certificate
-	stamp  stamp
-	looked time.Time
+	mu    sync.Mutex
+	cert  *tls.Certificate
+	stamp stamp
+	// failed is the stamp of files that could not be used, once complained says that
+	// there are some: it is said once.
+	failed     stamp
+	complained bool
+	looked     time.Time
 }
 
 // stamp tells two versions of the files from each other.
@@ -76,7 +80,7 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	c.looked = time.Now()
 	s, err := c.stat()
-	if err == nil && s == c.stamp {
+	if s == c.stamp || s == c.failed && c.complained {
 		return c.cert, nil
 	}
 	var cert *tls.Certificate
@@ -84,10 +88,11 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		cert, err = c.load()
 	}
 	if err != nil {
+		c.failed, c.complained = s, true
 		c.log.Warn("the listener's certificate changed and cannot be used; the one before stays in use", "error", err)
 		return c.cert, nil
 	}
-	c.cert, c.stamp = cert, s
+	c.cert, c.stamp, c.complained = cert, s, false
 	c.log.Info("the listener's certificate was read again", "file", c.certFile, "expires", cert.Leaf.NotAfter)
 	return c.cert, nil
 }
