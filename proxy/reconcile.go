@@ -71,7 +71,8 @@ func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy
 			ev.Outcome.Header = []keystore.Field{{Name: "Content-Type", Value: "application/json"}}
 		}
 	case policy.ActionRelease:
-		ev.Kind = keystore.Clear
+		// Of this attempt only: another may have been sent while the provider was asked.
+		ev.Kind, ev.Attempt = keystore.Clear, r.AttemptID
 	default:
 		ev.Kind = keystore.Probed
 		ev.Silence = backOff(rc, r.Probes)
