@@ -21,7 +21,7 @@ func (p *Proxy) carry(to, from net.Conn, idle time.Duration, last *atomic.Int64)
 		_ = from.SetReadDeadline(time.Now().Add(idle))
 		err := readable(from)
 		if err == nil {
-			err = p.pour(to, from, last)
+			err = p.pour(to, from, idle, last)
 		}
 		if err == nil {
 			continue
@@ -41,15 +41,22 @@ func (p *Proxy) carry(to, from net.Conn, idle time.Duration, last *atomic.Int64)
 	}
 }
 
+// errStuck says that one side of a tunnel takes nothing more.
+var errStuck = errors.New("the other side of the tunnel takes nothing more")
+
 // pour passes on what is there to be read.
-func (p *Proxy) pour(to, from net.Conn, last *atomic.Int64) error {
+//
+// The write has a limit of its own: a side that takes nothing more may have ended
+// its own direction, so that nothing else would ever notice.
+func (p *Proxy) pour(to, from net.Conn, idle time.Duration, last *atomic.Int64) error {
 	buf := p.buffers.Get()
 	defer p.buffers.Put(buf)
 	n, err := from.Read(buf)
 	if n > 0 {
 		last.Store(time.Now().UnixNano())
+		_ = to.SetWriteDeadline(time.Now().Add(idle))
 		if _, werr := to.Write(buf[:n]); werr != nil {
-			return werr
+			return errStuck
 		}
 	}
 	return err

@@ -839,3 +839,32 @@ func TestAnOddPathPassesWhenItChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestATunnelWhoseOtherSideTakesNothingEnds: the destination ends its direction and
+// reads no more, while the client goes on sending.
+func TestATunnelWhoseOtherSideTakesNothingEnds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_ = c.(*net.TCPConn).CloseWrite()
+			<-t.Context().Done()
+			c.Close()
+		}
+	}()
+	rule := reaching("http://" + l.Addr().String())
+	rule.Allow = []string{"*"}
+	x := leave(t, exitRules{rule: rule, cidrs: loopback}, nil, nil, func(o *EgressOptions) { o.TunnelIdle = 100 * time.Millisecond })
+	conn := x.tunnel(t, l.Addr().String())
+	for part := make([]byte, 64<<10); ; {
+		if _, err := conn.Write(part); err != nil {
+			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+				t.Error("the tunnel still stands")
+			}
+			return
+		}
+	}
+}

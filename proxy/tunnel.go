@@ -122,6 +122,7 @@ func (e *Egress) join(near, far net.Conn, first []byte) {
 	defer near.Close()
 	defer far.Close()
 	if len(first) > 0 {
+		_ = far.SetWriteDeadline(time.Now().Add(e.options.TunnelIdle))
 		if _, err := far.Write(first); err != nil {
 			return
 		}
