@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"fencepost/keystore"
 	"fencepost/policy"
 )
 
@@ -867,4 +868,18 @@ func TestATunnelWhoseOtherSideTakesNothingEnds(t *testing.T) {
 			return
 		}
 	}
+}
+
+// TestAnEgressRouteIsReconciledToo, on the schedule and when an operator asks.
+func TestAnEgressRouteIsReconciledToo(t *testing.T) {
+	b := newBank(t)
+	b.lose = aborts
+	route := policy.Route{Name: "api", Host: "127.0.0.1", Path: "/v1/", Enforce: true}
+	reconciled(t, b, 0)(&route)
+	x := leave(t, exitRules{routes: []policy.Route{route}, rule: reaching(b.URL), cidrs: loopback}, nil, nil, nil)
+	ask(t, x.client("HTTP/1.1"), "POST", b.URL+"/v1/charges", "k", order("o")).is(t, 502, codeUnknown, retryAfterResolution)
+	if err := x.proxy.ReconcileDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.reads("k", keystore.Completed)
 }
