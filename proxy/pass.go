@@ -219,6 +219,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, id identity, tar
 		},
 		ErrorLog: p.errorLog,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			w.Header().Set("Connection", "close") // as above
 			p.passFailed(w, r.Context(), r, target, err)
 		},
 	}

@@ -217,3 +217,18 @@ func TestRedirectsArePassedOnAndNotFollowed(t *testing.T) {
 	}
 	p.counted("k", 1)
 }
+
+// TestAFailedUpgradeEndsItsConnection: what follows on it could not be followed.
+func TestAFailedUpgradeEndsItsConnection(t *testing.T) {
+	r := start(t, "http://127.0.0.1:1", nil, nil)
+	conn, err := net.Dial("tcp", r.front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != 502 || !resp.Close {
+		t.Errorf("%v, %v", resp, err)
+	}
+}
