@@ -149,17 +149,21 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 	w.WriteHeader(resp.StatusCode)
 	rc := http.NewResponseController(w)
 	c := &copying{w: w, rc: rc, patience: x.p.cfg.BodyTimeout, sum: sha256.New(), limit: x.route.Limits.Response, keep: keep}
-	if c.write(head); len(head) > 0 {
+	if len(head) > 0 {
+		dog.rest()
+		c.write(head)
 		c.flush()
+		dog.alive()
 	}
 	buf := x.p.buffers.Get()
 	defer x.p.buffers.Put(buf)
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
-			dog.alive()
+			dog.rest()
 			c.write(buf[:n])
 			c.flush()
+			dog.alive()
 		}
 		if err == io.EOF {
 			break
