@@ -160,19 +160,19 @@ func (p *Proxy) copy(w http.ResponseWriter, resp *http.Response) error {
 	if resp.ContentLength == 0 {
 		return nil
 	}
-	var rc *http.ResponseController
-	if resp.ContentLength < 0 {
-		rc = http.NewResponseController(w)
-	}
+	// A client that stops reading must not hold the upstream's connection.
+	rc := http.NewResponseController(w)
+	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
 	buf := p.buffers.Get()
 	defer p.buffers.Put(buf)
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
+			_ = rc.SetWriteDeadline(time.Now().Add(p.cfg.BodyTimeout))
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
 			}
-			if rc != nil && err == nil {
+			if resp.ContentLength < 0 && err == nil {
 				if ferr := rc.Flush(); ferr != nil {
 					return ferr
 				}
