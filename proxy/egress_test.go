@@ -883,3 +883,27 @@ func TestAnEgressRouteIsReconciledToo(t *testing.T) {
 	}
 	x.reads("k", keystore.Completed)
 }
+
+// TestATokenThatIsWithdrawnEndsItsTunnels: connections outlive reloads, and what is
+// allowed does not outlive the token.
+func TestATokenThatIsWithdrawnEndsItsTunnels(t *testing.T) {
+	p, _ := secureProvider(t, false, nil)
+	rules := func(token string) *policy.Callers {
+		c, err := policy.NewCallers([]policy.Caller{{Name: "a", Token: token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	x := leave(t, exitRules{routes: []policy.Route{{Name: "api", Host: "127.0.0.1", Enforce: true}}, rule: reaching(p.URL), cidrs: loopback}, p.trusted(), func(c *Config) { c.Rules.Callers = rules("0123456789abcdef") }, nil)
+	c := x.client("HTTP/1.1")
+	c.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: x.addr, User: url.UserPassword("x", "0123456789abcdef")})
+	ask(t, c, "POST", p.URL+"/", "k", "x").ok(t, 201)
+	next := x.proxy.rules.Load().Rules
+	next.Callers = rules("fedcba9876543210")
+	if err := x.proxy.Reload(next); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, c, "POST", p.URL+"/", "k2", "x").is(t, 401, codeCallerUnknown, retryNever)
+	p.counted("k2", 0)
+}

@@ -50,7 +50,7 @@ func (e *Egress) connect(w http.ResponseWriter, r *http.Request, rules *loaded, 
 			e.letGo(nil)
 		}
 	}()
-	in := &passage{scope: scope, to: to, refusal: e.refusal(rules, to)}
+	in := &passage{scope: scope, to: to, refusal: e.refusal(rules, to), auth: r.Header["Proxy-Authorization"]}
 	way, _ := rules.Egress.Decide(to)
 	if in.refusal != nil {
 		p.refusedEgress(scope, to, in.refusal)
