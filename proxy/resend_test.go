@@ -218,3 +218,18 @@ func TestAResendOfASilentOwnersSendIsMarked(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestARefusalOfTheRepetitionIsNotTheOutcome: a gate in front of the upstream's memory
+// (a withdrawn permission, a moved path, a stricter check) knows nothing of the first
+// send. A caller that is told "refused" pays again under a new key.
+func TestARefusalOfTheRepetitionIsNotTheOutcome(t *testing.T) {
+	for _, status := range []int{400, 403, 404, 409, 422} {
+		u := newRememberer(t, func(w http.ResponseWriter) { w.WriteHeader(status) })
+		r := start(t, u.URL, recognises, nil)
+		r.post("k", "x").is(t, 502, codeUnknown, retryAfterResolution)
+		if g := r.post("k", "x"); g.status != status || g.header.Get("Fencepost-State") != "unknown" {
+			t.Errorf("%d: %+v", status, g)
+		}
+		r.reads("k", keystore.Unknown)
+	}
+}
