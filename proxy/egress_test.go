@@ -907,3 +907,14 @@ func TestATokenThatIsWithdrawnEndsItsTunnels(t *testing.T) {
 	ask(t, c, "POST", p.URL+"/", "k2", "x").is(t, 401, codeCallerUnknown, retryNever)
 	p.counted("k2", 0)
 }
+
+// TestTheCaseOfAPathLeadsRoundNoRoute: many servers do not tell /V1/ from /v1/.
+func TestTheCaseOfAPathLeadsRoundNoRoute(t *testing.T) {
+	p, _ := secureProvider(t, true, nil)
+	x := leave(t, exitRules{routes: []policy.Route{{Name: "api", Host: "127.0.0.1", Path: "/v1/", Enforce: true}}, rule: reaching(p.URL), cidrs: loopback}, p.trusted(), nil, nil)
+	c := x.client("HTTP/1.1")
+	ask(t, c, "POST", p.URL+"/V1/charges", "k", "x").is(t, 404, codeNoRoute, retryNever)
+	p.counted("k", 0)
+	ask(t, c, "GET", p.URL+"/V1/charges", "", "").ok(t, 201)
+	ask(t, c, "POST", p.URL+"/v2/charges", "k", "x").ok(t, 201)
+}
