@@ -323,7 +323,7 @@ func (e *Egress) request(w http.ResponseWriter, r *http.Request, rules *loaded, 
 	}
 	if !id.governed {
 		p.metrics.passed.Inc()
-		if !policy.SafeMethod(r.Method) {
+		if !safe(r) {
 			p.tally.ungoverned(in.to.Name, r.Method)
 		}
 		p.pass(w, r, id)
@@ -337,7 +337,7 @@ func (p *Proxy) identifyEgress(r *http.Request, rules *loaded, in *passage) (ide
 	id := identity{scope: in.scope, origin: policy.Origin{Scheme: in.scheme, Host: in.to.Host(in.scheme)}, route: plainEgress, way: rules.plainEgress}
 	path := r.URL.EscapedPath()
 	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
-		if policy.SafeMethod(r.Method) {
+		if safe(r) {
 			// No rule is got round by what changes nothing.
 			id.asSent = true
 			return id, nil
@@ -346,7 +346,7 @@ func (p *Proxy) identifyEgress(r *http.Request, rules *loaded, in *passage) (ide
 	}
 	route, ok := rules.EgressRoutes.Match(in.to.Name, path)
 	if !ok {
-		if !policy.SafeMethod(r.Method) && rules.EgressRoutes.Disputed(in.to.Name, path) {
+		if !safe(r) && rules.EgressRoutes.Disputed(in.to.Name, path) {
 			return id, &problem{code: codeNoRoute, detail: "The path " + strconv.Quote(r.URL.Path) + " can be read in two ways that fall under different routes."}
 		}
 		return id, nil

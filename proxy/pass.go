@@ -125,7 +125,7 @@ func (t *trailing) Read(b []byte) (int, error) {
 // roundTrip sends out: through the ordinary transport when repeating it is
 // safe, through the single-send pool otherwise.
 func (y *way) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
-	if policy.SafeMethod(out.Method) {
+	if safe(out) {
 		return y.transport.RoundTrip(out)
 	}
 	conn, err := y.loose.Connect(out.Context(), t.Scheme, t.Addr())
@@ -147,7 +147,7 @@ func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.R
 		return
 	}
 	var se *upstream.SendError
-	if policy.SafeMethod(r.Method) || !errors.As(err, &se) || se.NotSent {
+	if safe(r) || !errors.As(err, &se) || se.NotSent {
 		writeProblem(w, &problem{code: codeUnreachable, detail: "No answer from " + t.Scheme + "://" + t.Host + ": " + err.Error() + "."})
 		return
 	}
