@@ -918,3 +918,42 @@ func TestTheCaseOfAPathLeadsRoundNoRoute(t *testing.T) {
 	ask(t, c, "GET", p.URL+"/V1/charges", "", "").ok(t, 201)
 	ask(t, c, "POST", p.URL+"/v2/charges", "k", "x").ok(t, 201)
 }
+
+// TestATunnelToOneHostIsNoneToAGovernedOne: behind one address there are many hosts, and
+// TLS says which is meant.
+func TestATunnelToOneHostIsNoneToAGovernedOne(t *testing.T) {
+	p, _ := secureProvider(t, false, nil)
+	rule := reaching(p.URL)
+	rule.Allow = []string{"127.0.0.1"}
+	x := leave(t, exitRules{routes: []policy.Route{{Name: "api", Host: "api.payments.example", Enforce: true}}, rule: rule, cidrs: loopback}, p.trusted(), nil, nil)
+	for name, want := range map[string]int{"api.payments.example": 0, "API.payments.example": 0, "other.example": 1, "": 1} {
+		for _, size := range []int{1, 100, 1 << 16} {
+			conn := x.tunnel(t, p.URL[8:])
+			c := tls.Client(dribble{conn, size}, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: %s\r\nIdempotency-Key: %s%d\r\nContent-Length: 0\r\n\r\n", name, name, size)
+			_, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if (err == nil) != (want == 1) {
+				t.Errorf("%q: %v", name, err)
+			}
+			p.counted(name+fmt.Sprint(size), want)
+		}
+	}
+	if !strings.Contains(x.log.String(), errFronted.Error()) {
+		t.Error("nobody is told")
+	}
+}
+
+// dribble writes in parts of at most so many bytes.
+type dribble struct {
+	net.Conn
+	size int
+}
+
+func (d dribble) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		var m int
+		m, err = d.Conn.Write(b[:min(d.size, len(b))])
+		n, b = n+m, b[m:]
+	}
+	return n, err
+}
