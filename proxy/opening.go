@@ -14,6 +14,9 @@ import (
 // errFronted says that TLS in a tunnel asks for a host that is governed.
 var errFronted = errors.New("TLS in the tunnel asks for another host, which a route governs")
 
+// errEndless says that a client hides for whom its TLS asks.
+var errEndless = errors.New("TLS in the tunnel does not come to its point")
+
 // maxOpening bounds what is held back of a tunnel until its host's name was read.
 const maxOpening = 64 << 10
 
@@ -34,8 +37,11 @@ func (o *opening) pass(b []byte) ([]byte, error) {
 	}
 	o.held = append(o.held, b...)
 	name, whole := serverName(o.held)
-	if !whole && len(o.held) < maxOpening {
+	switch {
+	case !whole && len(o.held) < maxOpening:
 		return nil, nil
+	case !whole:
+		return nil, errEndless
 	}
 	o.over = true
 	if name != "" && name != o.to.Name {

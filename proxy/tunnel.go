@@ -142,7 +142,7 @@ func (e *Egress) join(near, far net.Conn, first []byte, o *opening) {
 
 // ended says why a tunnel was ended, where a person needs to know.
 func (e *Egress) ended(o *opening, err error) {
-	if err == errFronted {
+	if err == errFronted || err == errEndless {
 		e.p.log.Warn("a tunnel was ended", "host", o.to.Name, "port", o.to.Port, "reason", err.Error())
 		e.p.metrics.egress.WithLabelValues("refused").Inc()
 	}
