@@ -143,6 +143,10 @@ func Next(cur *Record, ev Event, now Instant, gone OwnerGone) (Write, Refusal) {
 		if view.State != Unknown {
 			return Write{}, RefusedState
 		}
+		if ev.Attempt != "" && !mine {
+			// What is known is about an earlier attempt, and proves nothing of this one.
+			return Write{}, RefusedSuperseded
+		}
 		return free(cur, ev), Allowed
 
 	case Abandon:

@@ -3,6 +3,7 @@ package policy
 import (
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -268,4 +269,19 @@ func SafeMethod(method string) bool {
 		return true
 	}
 	return false
+}
+
+// overrides are fields by which many servers let a request be of another method than
+// its line says.
+var overrides = [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+// Override gives the method that a request's header, in canonical form, asks for
+// instead of the one of its line, or "".
+func Override(header map[string][]string) string {
+	for _, name := range overrides {
+		if values := header[name]; len(values) > 0 {
+			return strings.ToUpper(strings.Join(values, ","))
+		}
+	}
+	return ""
 }

@@ -44,15 +44,38 @@ func ParseClass(name string) (Class, error) {
 // ClassifyBy says what an answer is worth: the first rule that is true decides,
 // then the defaults of Classify. A rule that cannot be evaluated is not true.
 func ClassifyBy(rules []OutcomeRule, m *Message) Class {
+	if c, ruled := ruled(rules, m); ruled {
+		return c
+	}
+	return Classify(m.Status)
+}
+
+// ClassifyAgain is ClassifyBy for the answer to a request that was sent before, with
+// an outcome that is not known. What refuses the repetition (a credential that was
+// withdrawn, a limit, a check) need not have looked at what became of the first one:
+// unless a rule says so, a refusal is not the outcome of that.
+func ClassifyAgain(rules []OutcomeRule, m *Message) Class {
+	if c, ruled := ruled(rules, m); ruled {
+		return c
+	}
+	c := Classify(m.Status)
+	if c == ClassFinal && m.Status >= 400 {
+		return ClassUnknown
+	}
+	return c
+}
+
+// ruled gives the class of the first rule that is true.
+func ruled(rules []OutcomeRule, m *Message) (c Class, ok bool) {
 	if len(rules) > 0 {
 		vars := map[string]any{"response": m.vars()}
 		for _, r := range rules {
 			if yes, err := r.When.bool(vars); err == nil && yes {
-				return r.Class
+				return r.Class, true
 			}
 		}
 	}
-	return Classify(m.Status)
+	return ClassUnknown, false
 }
 
 // CaptureRule is a value taken from the request for reconciliation.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -85,11 +86,23 @@ func (t *Table) Match(host, path string) (*Route, bool) {
 }
 
 // Disputed reports whether Match gives no route only because the path has two
-// readings that fall under different rules.
+// readings that fall under different rules. Where no rule is found at all, a path that
+// falls under one but for the case of its letters is one of two readings too: many
+// servers (Express, IIS) take /V1/ for /v1/.
 func (t *Table) Disputed(host, path string) bool {
 	host = bareHost(host)
 	addr, _ := parseAddress(host)
-	return ambiguous(path) && t.find(host, addr, path, true) != t.find(host, addr, path, false)
+	strict := t.find(host, addr, path, false)
+	if ambiguous(path) && t.find(host, addr, path, true) != strict {
+		return true
+	}
+	if strict != nil {
+		return false
+	}
+	path = strings.ToLower(path)
+	return slices.ContainsFunc(t.rules, func(r rule) bool {
+		return r.host.match(host, addr) && hasPathPrefix(path, strings.ToLower(r.Path), true)
+	})
 }
 
 func (t *Table) find(host string, addr netip.Addr, path string, loose bool) *Route {

@@ -53,17 +53,17 @@ func (x *exchange) leaseStale() *answer {
 }
 
 func (x *exchange) unreachable(a *attempt, err error) *answer {
-	r := a.record()
+	r, state := a.record(), a.reads()
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
 		x.p.tally.refusedHost(x.target.Host, f.short)
-		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: r.State.String(),
+		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: state.String(),
 			detail: "The host " + strconv.Quote(x.target.Host) + " may not be reached: " + f.why + ". Nothing was sent."}}
 	}
 	what := "No request was sent to "
-	if r.State == keystore.Unknown {
+	if state == keystore.Unknown {
 		what = "What became of an earlier send is not known, and this time no request was sent to "
 	}
-	return &answer{problem: &problem{code: codeUnreachable, id: x.id, record: &r, state: r.State.String(),
+	return &answer{problem: &problem{code: codeUnreachable, id: x.id, record: &r, state: state.String(),
 		detail: what + x.target.Scheme + "://" + x.target.Host + ": " + err.Error() + ". Send the same request with the same key again."}}
 }
 

@@ -25,12 +25,13 @@ type attempt struct {
 	resend *keystore.Event
 }
 
-// hold takes note of a record that this attempt has just written.
+// hold takes note of a record that this attempt has just written, or, for a resend,
+// is about to.
 func (p *Proxy) hold(id string, rep keystore.Reply) *attempt {
 	a := &attempt{p: p, id: id, rec: rep.Record, now: rep.Now}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.rec.State == keystore.Dispatched {
+	if a.sent() {
 		a.timer = time.AfterFunc(p.cfg.OwnerDeadline/3, a.extend)
 	}
 	return a
@@ -40,7 +41,20 @@ func (p *Proxy) hold(id string, rep keystore.Reply) *attempt {
 func (a *attempt) marked() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.rec.State == keystore.Dispatched
+	return a.sent()
+}
+
+// sent is marked with a.mu held. The mark of another attempt, whose owner fell
+// silent, is none of this one.
+func (a *attempt) sent() bool {
+	return a.rec.State == keystore.Dispatched && a.rec.AttemptID == a.id
+}
+
+// reads is the state that the ledger was last known to show.
+func (a *attempt) reads() keystore.State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rec.Reads(a.now, a.p.ledger.gone).State
 }
 
 // record returns the record as last known.

@@ -16,12 +16,15 @@ import (
 //
 // A tunnel that rests holds two connections and nothing else. (io.Copy between two
 // sockets would hold a pipe in each direction all the time: four files more.)
-func (p *Proxy) carry(to, from net.Conn, idle time.Duration, last *atomic.Int64) {
+//
+// filter, if not nil, gives what to pass on of what has come, or ends the tunnel. The
+// error says why it ended; nil is one direction's end.
+func (p *Proxy) carry(to, from net.Conn, idle time.Duration, last *atomic.Int64, filter func([]byte) ([]byte, error)) error {
 	for {
 		_ = from.SetReadDeadline(time.Now().Add(idle))
 		err := readable(from)
 		if err == nil {
-			err = p.pour(to, from, last)
+			err = p.pour(to, from, idle, last, filter)
 		}
 		if err == nil {
 			continue
@@ -31,25 +34,39 @@ func (p *Proxy) carry(to, from net.Conn, idle time.Duration, last *atomic.Int64)
 		}
 		if err == io.EOF {
 			if half, ok := to.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-				return
+				return nil
 			}
 		}
 		// Both ends: the other direction must not wait for a side that is gone.
 		to.Close()
 		from.Close()
-		return
+		return err
 	}
 }
 
+// errStuck says that one side of a tunnel takes nothing more.
+var errStuck = errors.New("the other side of the tunnel takes nothing more")
+
 // pour passes on what is there to be read.
-func (p *Proxy) pour(to, from net.Conn, last *atomic.Int64) error {
+//
+// The write has a limit of its own: a side that takes nothing more may have ended
+// its own direction, so that nothing else would ever notice.
+func (p *Proxy) pour(to, from net.Conn, idle time.Duration, last *atomic.Int64, filter func([]byte) ([]byte, error)) error {
 	buf := p.buffers.Get()
 	defer p.buffers.Put(buf)
 	n, err := from.Read(buf)
 	if n > 0 {
 		last.Store(time.Now().UnixNano())
-		if _, werr := to.Write(buf[:n]); werr != nil {
-			return werr
+		out := buf[:n]
+		if filter != nil {
+			var ferr error
+			if out, ferr = filter(out); ferr != nil {
+				return ferr
+			}
+		}
+		_ = to.SetWriteDeadline(time.Now().Add(idle))
+		if _, werr := to.Write(out); werr != nil {
+			return errStuck
 		}
 	}
 	return err

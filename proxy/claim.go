@@ -19,9 +19,9 @@ import (
 // owner's deadline has passed: nothing was sent. (Or a DISPATCHED one, which reads
 // UNKNOWN: see atHand.)
 //
-// With atHand, a connection to the upstream is reserved already, and a new key is
-// claimed and marked in one write.
-func (x *exchange) claim(ctx context.Context, atHand bool) (*attempt, *answer) {
+// With a connection to the upstream at hand, a new key is claimed and marked in one
+// write.
+func (x *exchange) claim(ctx context.Context) (*attempt, *answer) {
 	p := x.p
 	attemptID := uuid.NewString()
 	operation, err := uuid.NewV7()
@@ -38,7 +38,7 @@ func (x *exchange) claim(ctx context.Context, atHand bool) (*attempt, *answer) {
 			Captured: x.captured(),
 		},
 	}
-	if atHand {
+	if x.atHand != nil {
 		ev.Kind = keystore.Dispatch
 	}
 	w, no := keystore.Next(nil, ev, 0, nil)
@@ -64,6 +64,8 @@ func (x *exchange) claim(ctx context.Context, atHand bool) (*attempt, *answer) {
 
 // meet decides what becomes of a request whose key exists already.
 func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *answer) {
+	// It may wait here for long, and needs no connection before that is over.
+	x.handBack()
 	waited := false
 	for range maxTries {
 		x.line.rec = rep.Record
@@ -100,7 +102,7 @@ func (x *exchange) meet(ctx context.Context, rep keystore.Reply) (*attempt, *ans
 			if _, err := x.p.ledger.delete(ctx, x.id, rep.Record.Version); err != nil {
 				return nil, x.ledgerDown(err)
 			}
-			return x.claim(ctx, false)
+			return x.claim(ctx)
 		case keystore.ClaimUnknown:
 			next, settled := x.reconsider(ctx, rep)
 			switch {

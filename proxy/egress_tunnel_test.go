@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fencepost/keystore"
 	"fencepost/policy"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -242,4 +244,121 @@ func TestAClientThatDoesNotTrustIsTold(t *testing.T) {
 		t.Errorf("%s", x.log)
 	}
 	p.counted("k", 0)
+}
+
+// TestATunnelWhoseOtherSideTakesNothingEnds: the destination ends its direction and
+// reads no more, while the client goes on sending.
+func TestATunnelWhoseOtherSideTakesNothingEnds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_ = c.(*net.TCPConn).CloseWrite()
+			<-t.Context().Done()
+			c.Close()
+		}
+	}()
+	rule := reaching("http://" + l.Addr().String())
+	rule.Allow = []string{"*"}
+	x := leave(t, exitRules{rule: rule, cidrs: loopback}, nil, nil, func(o *EgressOptions) { o.TunnelIdle = 100 * time.Millisecond })
+	conn := x.tunnel(t, l.Addr().String())
+	for part := make([]byte, 64<<10); ; {
+		if _, err := conn.Write(part); err != nil {
+			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+				t.Error("the tunnel still stands")
+			}
+			return
+		}
+	}
+}
+
+// TestAnEgressRouteIsReconciledToo, on the schedule and when an operator asks.
+func TestAnEgressRouteIsReconciledToo(t *testing.T) {
+	b := newBank(t)
+	b.lose = aborts
+	route := policy.Route{Name: "api", Host: "127.0.0.1", Path: "/v1/", Enforce: true}
+	reconciled(t, b, 0)(&route)
+	x := leave(t, exitRules{routes: []policy.Route{route}, rule: reaching(b.URL), cidrs: loopback}, nil, nil, nil)
+	ask(t, x.client("HTTP/1.1"), "POST", b.URL+"/v1/charges", "k", order("o")).is(t, 502, codeUnknown, retryAfterResolution)
+	if err := x.proxy.ReconcileDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.reads("k", keystore.Completed)
+}
+
+// TestATokenThatIsWithdrawnEndsItsTunnels: connections outlive reloads, and what is
+// allowed does not outlive the token.
+func TestATokenThatIsWithdrawnEndsItsTunnels(t *testing.T) {
+	p, _ := secureProvider(t, false, nil)
+	rules := func(token string) *policy.Callers {
+		c, err := policy.NewCallers([]policy.Caller{{Name: "a", Token: token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	x := leave(t, exitRules{routes: []policy.Route{{Name: "api", Host: "127.0.0.1", Enforce: true}}, rule: reaching(p.URL), cidrs: loopback}, p.trusted(), func(c *Config) { c.Rules.Callers = rules("0123456789abcdef") }, nil)
+	c := x.client("HTTP/1.1")
+	c.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: x.addr, User: url.UserPassword("x", "0123456789abcdef")})
+	ask(t, c, "POST", p.URL+"/", "k", "x").ok(t, 201)
+	next := x.proxy.rules.Load().Rules
+	next.Callers = rules("fedcba9876543210")
+	if err := x.proxy.Reload(next); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, c, "POST", p.URL+"/", "k2", "x").is(t, 401, codeCallerUnknown, retryNever)
+	p.counted("k2", 0)
+}
+
+// TestTheCaseOfAPathLeadsRoundNoRoute: many servers do not tell /V1/ from /v1/.
+func TestTheCaseOfAPathLeadsRoundNoRoute(t *testing.T) {
+	p, _ := secureProvider(t, true, nil)
+	x := leave(t, exitRules{routes: []policy.Route{{Name: "api", Host: "127.0.0.1", Path: "/v1/", Enforce: true}}, rule: reaching(p.URL), cidrs: loopback}, p.trusted(), nil, nil)
+	c := x.client("HTTP/1.1")
+	ask(t, c, "POST", p.URL+"/V1/charges", "k", "x").is(t, 404, codeNoRoute, retryNever)
+	p.counted("k", 0)
+	ask(t, c, "GET", p.URL+"/V1/charges", "", "").ok(t, 201)
+	ask(t, c, "POST", p.URL+"/v2/charges", "k", "x").ok(t, 201)
+}
+
+// TestATunnelToOneHostIsNoneToAGovernedOne: behind one address there are many hosts, and
+// TLS says which is meant.
+func TestATunnelToOneHostIsNoneToAGovernedOne(t *testing.T) {
+	p, _ := secureProvider(t, false, nil)
+	rule := reaching(p.URL)
+	rule.Allow = []string{"127.0.0.1"}
+	x := leave(t, exitRules{routes: []policy.Route{{Name: "api", Host: "api.payments.example", Enforce: true}}, rule: rule, cidrs: loopback}, p.trusted(), nil, nil)
+	for name, want := range map[string]int{"api.payments.example": 0, "API.payments.example": 0, "other.example": 1, "": 1} {
+		for _, size := range []int{1, 100, 1 << 16} {
+			conn := x.tunnel(t, p.URL[8:])
+			c := tls.Client(dribble{conn, size}, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: %s\r\nIdempotency-Key: %s%d\r\nContent-Length: 0\r\n\r\n", name, name, size)
+			_, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if (err == nil) != (want == 1) {
+				t.Errorf("%q: %v", name, err)
+			}
+			p.counted(name+fmt.Sprint(size), want)
+		}
+	}
+	if !strings.Contains(x.log.String(), errFronted.Error()) {
+		t.Error("nobody is told")
+	}
+}
+
+// dribble writes in parts of at most so many bytes.
+type dribble struct {
+	net.Conn
+	size int
+}
+
+func (d dribble) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		var m int
+		m, err = d.Conn.Write(b[:min(d.size, len(b))])
+		n, b = n+m, b[m:]
+	}
+	return n, err
 }

@@ -29,6 +29,7 @@ type exchange struct {
 	body        *spooled
 	trailer     http.Header // of the request
 	inform      *informer
+	atHand      *upstream.Conn // reserved before the claim, nil for none
 	lease       *keystore.LeaseRef
 	wait        time.Duration
 	// derived says that the key was made here.
@@ -81,16 +82,13 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	// claim and mark are one write: a crash after it leaves DISPATCHED.
 	failpoint.Hit("claim.before")
 	began := time.Now()
-	var conn *upstream.Conn
 	if !p.cfg.ThreeSteps {
-		conn = x.way.pool.Idle(x.target.Scheme, x.target.Addr())
+		x.atHand = x.way.pool.Idle(x.target.Scheme, x.target.Addr())
 	}
-	a, ans := x.claim(ctx, conn != nil)
+	a, ans := x.claim(ctx)
 	x.line.ledger += time.Since(began) - x.line.waited
 	if ans != nil {
-		if conn != nil {
-			conn.Release()
-		}
+		x.handBack()
 		ans.write(x, w)
 		return
 	}
@@ -105,6 +103,7 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 			dog.cancel()
 		}
 	}()
+	conn := x.atHand
 	if conn == nil {
 		var err error
 		if conn, err = x.way.pool.Connect(life, x.target.Scheme, x.target.Addr()); err != nil {
@@ -163,6 +162,14 @@ func (x *exchange) run(ctx context.Context, w http.ResponseWriter) {
 	defer resp.Body.Close()
 	x.answered(ctx, w, a, resp, life, dog)
 	failpoint.Hit("reply.after")
+}
+
+// handBack gives the connection back that is at hand, if there is one.
+func (x *exchange) handBack() {
+	if x.atHand != nil {
+		x.atHand.Release()
+		x.atHand = nil
+	}
 }
 
 // send makes the one round trip. Only when an idle connection turns out to have

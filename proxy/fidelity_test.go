@@ -6,12 +6,14 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"fencepost/keystore"
 	"fencepost/policy"
 )
 
@@ -185,4 +187,30 @@ func TestTrailersOfARequestAreSentAndBound(t *testing.T) {
 		t.Errorf("the same again: %d", status)
 	}
 	p.counted("k", 1)
+}
+
+// TestASlowCallerIsNoSilenceOfTheUpstream: while a caller does not read, the upstream
+// cannot be blamed for it.
+func TestASlowCallerIsNoSilenceOfTheUpstream(t *testing.T) {
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for part := bytes.Repeat([]byte("x"), 64<<10); part != nil; {
+			for range 256 {
+				_, _ = w.Write(part)
+			}
+			part = nil
+		}
+	})
+	r := start(t, p.URL, func(r *policy.Route) { r.Timeout = 200 * time.Millisecond }, nil)
+	conn, err := net.Dial("tcp", r.front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx")
+	time.Sleep(600 * time.Millisecond)
+	if n, err := io.Copy(io.Discard, conn); err != nil || n < 16<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	r.reads("k", keystore.Completed)
 }

@@ -58,7 +58,11 @@ func (id *identity) read(r *http.Request) *problem {
 	route := id.route
 	field := canonical(route.Key.Header)
 	values := r.Header[field]
-	if !route.Governed(r.Method, len(values) > 0) {
+	method := r.Method
+	if policy.SafeMethod(method) && !safe(r) {
+		method = policy.Override(r.Header)
+	}
+	if !route.Governed(method, len(values) > 0) {
 		return nil
 	}
 	if policy.HasKeyAlias(r.Header, route.Key.Header) {
@@ -90,6 +94,13 @@ func (id *identity) read(r *http.Request) *problem {
 	}
 	id.key, id.lease, id.governed = key, lease, true
 	return nil
+}
+
+// safe reports whether a request asks for no change: neither by its method nor by a
+// field that stands in for it.
+func safe(r *http.Request) bool {
+	o := policy.Override(r.Header)
+	return policy.SafeMethod(r.Method) && (o == "" || policy.SafeMethod(o))
 }
 
 // callerScope identifies the caller by the Fencepost-Authorization field.

@@ -72,7 +72,7 @@ func (x *exchange) awaitLate(a *attempt, done <-chan sent, life context.Context,
 		return
 	}
 	ev := keystore.Event{Keep: x.keep(), Outcome: o, Body: body, Why: fmt.Sprintf("the upstream answered %d after the route's timeout", o.Status)}
-	switch x.classify(s.resp, body) {
+	switch x.classify(a, s.resp, body) {
 	case policy.ClassFinal:
 		ev.Kind = keystore.Complete
 	case policy.ClassNotApplied:

@@ -135,7 +135,7 @@ func (t *trailing) Read(b []byte) (int, error) {
 // roundTrip sends out: through the ordinary transport when repeating it is
 // safe, through the single-send pool otherwise.
 func (y *way) roundTrip(out *http.Request, t policy.Target) (*http.Response, error) {
-	if policy.SafeMethod(out.Method) {
+	if safe(out) {
 		return y.transport.RoundTrip(out)
 	}
 	conn, err := y.loose.Connect(out.Context(), t.Scheme, t.Addr())
@@ -157,7 +157,7 @@ func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.R
 		return
 	}
 	var se *upstream.SendError
-	if policy.SafeMethod(r.Method) || !errors.As(err, &se) || se.NotSent {
+	if safe(r) || !errors.As(err, &se) || se.NotSent {
 		writeProblem(w, &problem{code: codeUnreachable, detail: "No answer from " + t.Scheme + "://" + t.Host + ": " + err.Error() + "."})
 		return
 	}
@@ -170,19 +170,19 @@ func (p *Proxy) copy(w http.ResponseWriter, resp *http.Response) error {
 	if resp.ContentLength == 0 {
 		return nil
 	}
-	var rc *http.ResponseController
-	if resp.ContentLength < 0 {
-		rc = http.NewResponseController(w)
-	}
+	// A client that stops reading must not hold the upstream's connection.
+	rc := http.NewResponseController(w)
+	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
 	buf := p.buffers.Get()
 	defer p.buffers.Put(buf)
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
+			_ = rc.SetWriteDeadline(time.Now().Add(p.cfg.BodyTimeout))
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
 			}
-			if rc != nil && err == nil {
+			if resp.ContentLength < 0 && err == nil {
 				if ferr := rc.Flush(); ferr != nil {
 					return ferr
 				}
@@ -229,6 +229,7 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, id identity, tar
 		},
 		ErrorLog: p.errorLog,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			w.Header().Set("Connection", "close") // as above
 			p.passFailed(w, r.Context(), r, target, err)
 		},
 	}

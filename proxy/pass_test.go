@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"fencepost/keystore/storetest"
 	"fencepost/policy"
@@ -216,4 +217,43 @@ func TestRedirectsArePassedOnAndNotFollowed(t *testing.T) {
 		t.Errorf("%v", g.header)
 	}
 	p.counted("k", 1)
+}
+
+// TestAFailedUpgradeEndsItsConnection: what follows on it could not be followed.
+func TestAFailedUpgradeEndsItsConnection(t *testing.T) {
+	r := start(t, "http://127.0.0.1:1", nil, nil)
+	conn, err := net.Dial("tcp", r.front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != 502 || !resp.Close {
+		t.Errorf("%v, %v", resp, err)
+	}
+}
+
+// TestACallerThatDoesNotReadHoldsNoUpstream, where it is not governed either.
+func TestACallerThatDoesNotReadHoldsNoUpstream(t *testing.T) {
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
+		for part := make([]byte, 64<<10); ; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	})
+	r := start(t, p.URL, func(r *policy.Route) { r.Enforce = false }, func(c *Config) { c.BodyTimeout = 100 * time.Millisecond })
+	conn, err := net.Dial("tcp", r.front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST /v1/charges HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+	p.await("")
+	for deadline := time.Now().Add(10 * time.Second); r.proxy.ways.plain.pool.Stats().InUse > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the upstream's connection is still held")
+		}
+	}
 }

@@ -33,7 +33,7 @@ func (e *Egress) serveOuter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rules := p.rules.Load()
-	scope, prob := proxyScope(r, &rules.Rules)
+	scope, prob := proxyScope(r.Header["Proxy-Authorization"], &rules.Rules)
 	if prob != nil {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="fencepost"`)
 		writeProblem(w, prob)
@@ -89,6 +89,8 @@ type passage struct {
 	refusal *problem
 	// name is what TLS asked for, where that is not the destination.
 	name string
+	// auth is how the client of a tunnel said who it is.
+	auth []string
 	// unsigned is why the authority did not sign for it, where it did not.
 	unsigned error
 }
@@ -123,6 +125,11 @@ func (e *Egress) serveInner(w http.ResponseWriter, r *http.Request) {
 	}
 	// The rules may have changed since the connection was made.
 	rules := e.p.rules.Load()
+	if scope, prob := proxyScope(in.auth, &rules.Rules); prob != nil || scope != in.scope {
+		w.Header().Set("Connection", "close")
+		writeProblem(w, &problem{code: codeCallerUnknown, detail: "The token that this tunnel was opened with is not that caller's any more. Nothing was sent."})
+		return
+	}
 	if why := e.refusal(rules, in.to); why != nil {
 		e.p.refusedEgress(in.scope, in.to, why)
 		refuse(w, r, why)
@@ -154,7 +161,7 @@ func (p *Proxy) identifyEgress(r *http.Request, rules *loaded, in *passage) (ide
 	id := identity{scope: in.scope, origin: policy.Origin{Scheme: in.scheme, Host: in.to.Host(in.scheme)}, route: plainEgress, way: rules.plainEgress}
 	path := r.URL.EscapedPath()
 	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
-		if policy.SafeMethod(r.Method) {
+		if safe(r) {
 			// No rule is got round by what changes nothing.
 			id.asSent = true
 			return id, nil
@@ -163,7 +170,7 @@ func (p *Proxy) identifyEgress(r *http.Request, rules *loaded, in *passage) (ide
 	}
 	route, ok := rules.EgressRoutes.Match(in.to.Name, path)
 	if !ok {
-		if !policy.SafeMethod(r.Method) && rules.EgressRoutes.Disputed(in.to.Name, path) {
+		if !safe(r) && rules.EgressRoutes.Disputed(in.to.Name, path) {
 			return id, &problem{code: codeNoRoute, detail: "The path " + strconv.Quote(r.URL.Path) + " can be read in two ways that fall under different routes."}
 		}
 		return id, nil
@@ -181,14 +188,13 @@ var plainEgress = func() *policy.Route {
 	return t.Routes()[0]
 }()
 
-// proxyScope identifies the caller by the Proxy-Authorization field (RFC 9110,
+// proxyScope identifies the caller by the values of Proxy-Authorization (RFC 9110,
 // section 11.7.2): the token as a bearer token, or as the password of Basic, with
 // any user name.
-func proxyScope(r *http.Request, rules *Rules) (string, *problem) {
+func proxyScope(values []string, rules *Rules) (string, *problem) {
 	if rules.Callers == nil {
 		return policy.ScopeDefault, nil
 	}
-	values := r.Header["Proxy-Authorization"]
 	why := "Give the client a configured caller's token: http://caller:TOKEN@host:port as the proxy's URL."
 	if len(values) == 1 {
 		scheme, _, _ := strings.Cut(values[0], " ")

@@ -71,7 +71,8 @@ func (p *Proxy) reconcile(ctx context.Context, rep keystore.Reply, route *policy
 			ev.Outcome.Header = []keystore.Field{{Name: "Content-Type", Value: "application/json"}}
 		}
 	case policy.ActionRelease:
-		ev.Kind = keystore.Clear
+		// Of this attempt only: another may have been sent while the provider was asked.
+		ev.Kind, ev.Attempt = keystore.Clear, r.AttemptID
 	default:
 		ev.Kind = keystore.Probed
 		ev.Silence = backOff(rc, r.Probes)
@@ -145,7 +146,7 @@ func (p *Proxy) wayTo(route *policy.Route, u *url.URL) *way {
 
 // routeNamed finds the route that governs an operation by the rules in force.
 func (p *Proxy) routeNamed(name string) *policy.Route {
-	for _, r := range p.rules.Load().Routes.Routes() {
+	for _, r := range p.rules.Load().all() {
 		if r.Name == name {
 			return r
 		}
@@ -157,7 +158,7 @@ func (p *Proxy) routeNamed(name string) *policy.Route {
 // way to ask, and is due. Errors mean that the ledger failed.
 func (p *Proxy) ReconcileDue(ctx context.Context) error {
 	any := false
-	for _, r := range p.rules.Load().Routes.Routes() {
+	for _, r := range p.rules.Load().all() {
 		any = any || r.Reconcile != nil
 	}
 	if !any {

@@ -523,3 +523,37 @@ func TestAKeyThatTheUpstreamRecognisesForOtherMethodsIsNoReasonToSendAgain(t *te
 		}
 	}
 }
+
+// TestNotFoundIsAboutTheAttemptThatWasAskedAbout: while the provider looks, an operator
+// releases the operation, and it is sent again. What the provider did not find then
+// proves nothing of that send.
+func TestNotFoundIsAboutTheAttemptThatWasAskedAbout(t *testing.T) {
+	b := newBank(t)
+	fake := storetest.NewFake()
+	asked, answer, done := make(chan bool), make(chan bool), make(chan error)
+	b.lose = aborts
+	b.answer = func(w http.ResponseWriter, _ *http.Request) {
+		asked <- true
+		<-answer
+		fmt.Fprint(w, `{"data":[]}`)
+	}
+	r := start(t, b.URL, reconciled(t, b, 0), func(c *Config) { c.Ledger = fake })
+	r.post("k", order("o")).is(t, 502, codeUnknown, retryAfterResolution)
+	go func() { done <- r.proxy.ReconcileDue(t.Context()) }()
+	<-asked
+	rep, err := fake.Get(t.Context(), keystore.ID{Scope: "default", Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, no, err := r.proxy.ledger.change(t.Context(), rep.Record, rep.Now, keystore.Event{Kind: keystore.Clear, By: "ann", Keep: time.Hour, Why: "not in the books"}); no != keystore.Allowed || err != nil {
+		t.Fatal(no, err)
+	}
+	r.post("k", order("o")).is(t, 502, codeUnknown, retryAfterResolution)
+	close(answer)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if d := r.lookup("k"); d.State != keystore.Unknown || d.Attempt != 2 {
+		t.Errorf("%v after attempt %d", d.State, d.Attempt)
+	}
+}

@@ -179,3 +179,57 @@ func TestAKeyThatIsReliedUponHasOneSpelling(t *testing.T) {
 		t.Errorf("the upstream saw %v", seen)
 	}
 }
+
+// TestAResendOfASilentOwnersSendIsMarked: where a proxy died after its mark, the
+// record still says DISPATCHED. A resend is an attempt of its own all the same: it
+// is marked before it leaves, under its lease, and its answer settles the doubt.
+func TestAResendOfASilentOwnersSendIsMarked(t *testing.T) {
+	fake := storetest.NewFake()
+	entered, release := make(chan int, 3), make(chan bool)
+	p := newProvider(t, nil)
+	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rep, err := fake.Get(r.Context(), keystore.ID{Scope: "default", Key: "k"})
+		if err != nil {
+			t.Error(err)
+		}
+		entered <- rep.Record.Attempt
+		<-release
+		if rep.Record.Attempt == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprint(w, "the same effect")
+	})
+	dies := start(t, p.URL, recognises, func(c *Config) { c.Ledger, c.Instance = fake, "dies" })
+	r := start(t, p.URL, recognises, func(c *Config) { c.Ledger = fake })
+	lost, done := make(chan got, 1), make(chan got, 1)
+	go func() { lost <- dies.post("k", "x") }()
+	<-entered
+	fake.Advance(time.Hour - time.Minute)
+	r.post("k", "x", "Fencepost-Lease", `"run";token=3`).is(t, 412, codeLeaseStale, retryNever)
+	go func() { done <- r.post("k", "x") }()
+	if n := <-entered; n != 2 {
+		t.Errorf("attempt %d is in the ledger while the second one is under way", n)
+	}
+	r.post("k", "x").is(t, 409, codeInFlight, retrySameKey)
+	close(release)
+	(<-done).ok(t, 200, "the same effect")
+	<-lost
+	if d := r.lookup("k"); d.State != keystore.Completed || d.Attempt != 2 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestARefusalOfTheRepetitionIsNotTheOutcome: a gate in front of the upstream's memory
+// (a withdrawn permission, a moved path, a stricter check) knows nothing of the first
+// send. A caller that is told "refused" pays again under a new key.
+func TestARefusalOfTheRepetitionIsNotTheOutcome(t *testing.T) {
+	for _, status := range []int{400, 403, 404, 409, 422} {
+		u := newRememberer(t, func(w http.ResponseWriter) { w.WriteHeader(status) })
+		r := start(t, u.URL, recognises, nil)
+		r.post("k", "x").is(t, 502, codeUnknown, retryAfterResolution)
+		if g := r.post("k", "x"); g.status != status || g.header.Get("Fencepost-State") != "unknown" {
+			t.Errorf("%d: %+v", status, g)
+		}
+		r.reads("k", keystore.Unknown)
+	}
+}

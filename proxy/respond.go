@@ -65,7 +65,7 @@ func (x *exchange) readAnswer(resp *http.Response) ([]byte, error) {
 // conclude records a whole answer by its class and returns the state that the
 // ledger shows afterwards.
 func (x *exchange) conclude(ctx context.Context, a *attempt, resp *http.Response, o *keystore.Outcome, body []byte) keystore.State {
-	class := x.classify(resp, body)
+	class := x.classify(a, resp, body)
 	x.line.decision += ":" + class.String()
 	switch class {
 	case policy.ClassFinal:
@@ -109,7 +109,7 @@ func (x *exchange) outcomeOf(resp *http.Response, body []byte, err error) *keyst
 
 // classify says what an answer is worth. Of a body that was not kept the rules
 // see nothing.
-func (x *exchange) classify(resp *http.Response, body []byte) policy.Class {
+func (x *exchange) classify(a *attempt, resp *http.Response, body []byte) policy.Class {
 	if len(x.route.Outcomes) > 0 {
 		var readable bool
 		if body, readable = plainBody(resp.Header, body); !readable {
@@ -117,7 +117,11 @@ func (x *exchange) classify(resp *http.Response, body []byte) policy.Class {
 			return policy.ClassUnknown
 		}
 	}
-	return policy.ClassifyBy(x.route.Outcomes, &policy.Message{Status: resp.StatusCode, Header: resp.Header, Body: body})
+	m := &policy.Message{Status: resp.StatusCode, Header: resp.Header, Body: body}
+	if a.resend != nil {
+		return policy.ClassifyAgain(x.route.Outcomes, m)
+	}
+	return policy.ClassifyBy(x.route.Outcomes, m)
 }
 
 // plainBody undoes a body's content coding for the rules, and reports whether it
@@ -149,17 +153,21 @@ func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, a *attempt,
 	w.WriteHeader(resp.StatusCode)
 	rc := http.NewResponseController(w)
 	c := &copying{w: w, rc: rc, patience: x.p.cfg.BodyTimeout, sum: sha256.New(), limit: x.route.Limits.Response, keep: keep}
-	if c.write(head); len(head) > 0 {
+	if len(head) > 0 {
+		dog.rest()
+		c.write(head)
 		c.flush()
+		dog.alive()
 	}
 	buf := x.p.buffers.Get()
 	defer x.p.buffers.Put(buf)
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
-			dog.alive()
+			dog.rest()
 			c.write(buf[:n])
 			c.flush()
+			dog.alive()
 		}
 		if err == io.EOF {
 			break

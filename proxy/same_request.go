@@ -46,9 +46,13 @@ func (x *exchange) fingerprintAs(scheme string) (string, error) {
 
 // asked is the request as it is fingerprinted. The body must have been read: its
 // trailers come last. Those that are not sent on, a credential for one, do not
-// count.
+// count. A field that overrides the method does.
 func (x *exchange) asked() policy.Request {
-	return policy.Request{Method: x.req.Method, Target: x.target, Header: x.req.Header, Trailer: x.trailer}
+	method := x.req.Method
+	if o := policy.Override(x.req.Header); o != "" {
+		method += " as " + o // which no method can be
+	}
+	return policy.Request{Method: method, Target: x.target, Header: x.req.Header, Trailer: x.trailer}
 }
 
 // hashed is the body as it is fingerprinted.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"fencepost/keystore"
@@ -126,8 +127,14 @@ func (t *tally) governed(l *line, id keystore.ID) {
 	}
 }
 
-// settled takes an operation from the list. The lock is held.
-func (t *tally) settled(id keystore.ID) { delete(t.unknown, id) }
+// settled takes an operation from the list, where that makes room for another. The
+// lock is held.
+func (t *tally) settled(id keystore.ID) {
+	if _, known := t.unknown[id]; known {
+		delete(t.unknown, id)
+		t.order = slices.DeleteFunc(t.order, func(o keystore.ID) bool { return o == id })
+	}
+}
 
 // Tally returns what was counted so far.
 func (p *Proxy) Tally() Tally {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -228,8 +229,10 @@ func TestTooManyWaitersAreTurnedAway(t *testing.T) {
 	go func() { first <- r.post("k", "x") }()
 	p.await("k")
 	go func() { second <- r.post("k", "x", "Prefer", "wait=20") }()
-	for r.proxy.waiters.len() == 0 {
-		time.Sleep(time.Millisecond)
+	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+		r.proxy.waiters.mu.Lock()
+		waiting = r.proxy.waiters.total
+		r.proxy.waiters.mu.Unlock()
 	}
 	r.post("k", "x", "Prefer", "wait=20").is(t, 409, codeInFlight, retrySameKey)
 	close(release)
@@ -401,4 +404,41 @@ func TestALateAnswerIsNotAwaitedForEver(t *testing.T) {
 		r.reads(key, keystore.Unknown)
 		p.counted(key, 1)
 	}
+}
+
+// TestAWaitingDuplicateHoldsNoConnection: where connections are bounded, those who
+// wait for a result must leave them to those who have something to send.
+func TestAWaitingDuplicateHoldsNoConnection(t *testing.T) {
+	release, both := make(chan bool), make(chan bool, 2)
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		if key := r.Header.Get("Idempotency-Key"); key != "other" {
+			both <- true
+			<-release
+		}
+		w.WriteHeader(201)
+	})
+	r := start(t, p.URL, nil, func(c *Config) { c.Upstream.MaxConns, c.Upstream.MaxIdle, c.MaxWait = 2, 2, time.Minute })
+	var wg sync.WaitGroup
+	for _, key := range []string{"one", "two"} {
+		wg.Go(func() { r.post(key, "x").ok(t, 201) })
+	}
+	<-both
+	<-both
+	release <- true
+	release <- true
+	wg.Wait() // two connections are idle now
+	wg.Go(func() { r.post("slow", "x").ok(t, 201) })
+	<-both
+	wg.Go(func() { r.post("slow", "x", "Prefer", "wait=30").ok(t, 201) })
+	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+		r.proxy.waiters.mu.Lock()
+		waiting = r.proxy.waiters.total
+		r.proxy.waiters.mu.Unlock()
+	}
+	if s := r.proxy.ways.plain.pool.Stats(); s.InUse != 1 {
+		t.Errorf("%+v", s)
+	}
+	r.post("other", "x").ok(t, 201)
+	close(release)
+	wg.Wait()
 }

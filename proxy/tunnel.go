@@ -50,7 +50,7 @@ func (e *Egress) connect(w http.ResponseWriter, r *http.Request, rules *loaded, 
 			e.letGo(nil)
 		}
 	}()
-	in := &passage{scope: scope, to: to, refusal: e.refusal(rules, to)}
+	in := &passage{scope: scope, to: to, refusal: e.refusal(rules, to), auth: r.Header["Proxy-Authorization"]}
 	way, _ := rules.Egress.Decide(to)
 	if in.refusal != nil {
 		p.refusedEgress(scope, to, in.refusal)
@@ -88,7 +88,7 @@ func (e *Egress) connect(w http.ResponseWriter, r *http.Request, rules *loaded, 
 		p.tally.tunnelled(to.Name)
 		go func() {
 			defer e.letGo(near)
-			e.join(near, far, first)
+			e.join(near, far, first, &opening{rules: rules, to: to})
 		}()
 		return
 	}
@@ -124,20 +124,34 @@ var errStopping = errors.New("the proxy is stopping")
 
 // join carries bytes both ways until both sides have ended or nothing went through
 // for too long.
-func (e *Egress) join(near, far net.Conn, first []byte) {
+func (e *Egress) join(near, far net.Conn, first []byte, o *opening) {
 	defer near.Close()
 	defer far.Close()
 	if len(first) > 0 {
-		if _, err := far.Write(first); err != nil {
+		_ = far.SetWriteDeadline(time.Now().Add(e.options.TunnelIdle))
+		first, err := o.pass(first)
+		if err == nil {
+			_, err = far.Write(first)
+		}
+		if err != nil {
+			e.ended(o, err)
 			return
 		}
 	}
 	var last atomic.Int64
 	last.Store(time.Now().UnixNano())
 	var both sync.WaitGroup
-	both.Go(func() { e.p.carry(far, near, e.options.TunnelIdle, &last) })
-	both.Go(func() { e.p.carry(near, far, e.options.TunnelIdle, &last) })
+	both.Go(func() { e.ended(o, e.p.carry(far, near, e.options.TunnelIdle, &last, o.pass)) })
+	both.Go(func() { _ = e.p.carry(near, far, e.options.TunnelIdle, &last, nil) })
 	both.Wait()
+}
+
+// ended says why a tunnel was ended, where a person needs to know.
+func (e *Egress) ended(o *opening, err error) {
+	if err == errFronted || err == errEndless {
+		e.p.log.Warn("a tunnel was ended", "host", o.to.Name, "port", o.to.Port, "reason", err.Error())
+		e.p.metrics.egress.WithLabelValues("refused").Inc()
+	}
 }
 
 // intercept ends the client's TLS here and hands its requests to the inner server.

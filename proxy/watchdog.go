@@ -71,6 +71,10 @@ func (d *watchdog) arrived() {
 // parts, not as a whole.
 func (d *watchdog) alive() { d.timer.Reset(d.limit) }
 
+// rest stops the limit while a part is passed on: how long the caller takes is no
+// silence of the upstream's.
+func (d *watchdog) rest() { d.timer.Stop() }
+
 // extend lets a late answer come for that much longer.
 func (d *watchdog) extend(by time.Duration) { d.timer.Reset(by) }
 

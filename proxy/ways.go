@@ -51,6 +51,15 @@ type loaded struct {
 	plainEgress *way
 }
 
+// all are the routes of both tables.
+func (r *Rules) all() []*policy.Route {
+	routes := r.Routes.Routes()
+	if r.EgressRoutes != nil {
+		routes = append(routes, r.EgressRoutes.Routes()...)
+	}
+	return routes
+}
+
 func newWays(c UpstreamConfig, egress dialFunc) *ways {
 	d := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 30 * time.Second}
 	s := &ways{config: c, dials: map[bool]dialFunc{false: d.DialContext, true: egress}}
@@ -73,10 +82,7 @@ func (s *ways) standard() map[wayKey]*way {
 func (s *ways) load(r Rules) (*loaded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	routes := r.Routes.Routes()
-	if r.EgressRoutes != nil {
-		routes = append(routes, r.EgressRoutes.Routes()...)
-	}
+	routes := r.all()
 	next := s.standard()
 	l := &loaded{Rules: r, plainEgress: s.plainEgress, ways: make(map[*policy.Route]*way, len(routes))}
 	var errs []error

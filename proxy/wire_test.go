@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -463,4 +464,34 @@ func TestSecretsStayOutOfLogAndRecord(t *testing.T) {
 			t.Errorf("%s is in the log", s)
 		}
 	}
+}
+
+// TestAnOverriddenMethodIsTheMethod: to many servers GET with X-HTTP-Method-Override:
+// DELETE is DELETE.
+func TestAnOverriddenMethodIsTheMethod(t *testing.T) {
+	var mu sync.Mutex
+	deletes := 0
+	p := newProvider(t, nil)
+	p.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-HTTP-Method-Override") == "DELETE" {
+			mu.Lock()
+			deletes++
+			mu.Unlock()
+			panic(http.ErrAbortHandler)
+		}
+	})
+	r := start(t, p.URL, nil, nil)
+	r.call("GET", "/warm", "").ok(t, 200)
+	r.call("GET", "/charges/1", "", "X-HTTP-Method-Override", "DELETE").is(t, 400, codeKeyRequired, retryNewKey)
+	for range 2 {
+		if g := r.call("GET", "/charges/1", "", "X-HTTP-Method-Override", "DELETE", "Idempotency-Key", "k"); g.prob.Code != codeUnknown {
+			t.Errorf("%+v", g)
+		}
+	}
+	if deletes != 1 {
+		t.Errorf("%d effects", deletes)
+	}
+	r.post("post", "x").ok(t, 200)
+	r.post("post", "x", "X-HTTP-Method-Override", "DELETE").is(t, 422, codeConflict, retryNewKey)
+	r.call("GET", "/search", "", "X-HTTP-Method-Override", "GET").ok(t, 200)
 }
