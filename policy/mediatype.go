@@ -42,6 +42,10 @@ func parameters(s string, some bool) (list []parameter, ok bool) {
 		if !isToken(name) || strings.Contains(name, "*") {
 			return nil, false
 		}
+		// PHP looks for the word wherever it is.
+		if name != "boundary" && strings.Contains(name, "boundary") {
+			return nil, false
+		}
 		for _, p := range list {
 			if p.name == name {
 				return nil, false
@@ -62,6 +66,9 @@ func parameters(s string, some bool) (list []parameter, ok bool) {
 			}
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
+			return nil, false
+		}
+		if name != "boundary" && strings.Contains(strings.ToLower(value), "boundary=") {
 			return nil, false
 		}
 		list = append(list, parameter{name, value})

@@ -86,6 +86,8 @@ func TestTheSchemeOfANewRequest(t *testing.T) {
 		"multipart, no type":           {posted{form: BodyMultipart, ctype: "-", body: multi}, "raw2"},
 		"multipart, no boundary":       {posted{form: BodyMultipart, ctype: typeMultipart, body: multi}, "raw2"},
 		"multipart, two boundaries":    {posted{form: BodyMultipart, ctype: typeMultipart + "; boundary=B; boundary=B", body: multi}, "raw2"},
+		"multipart, a like name":       {posted{form: BodyMultipart, ctype: typeMultipart + "; x-boundary=A; boundary=B", body: multi}, "raw2"},
+		"multipart, in another value":  {posted{form: BodyMultipart, ctype: typeMultipart + `; x="boundary=A"; boundary=B`, body: multi}, "raw2"},
 		"multipart, other boundary":    {posted{form: BodyMultipart, ctype: typeMultipart + "; boundary=C", body: multi}, "raw2"},
 		"multipart, mixed":             {posted{form: BodyMultipart, ctype: "multipart/mixed; boundary=B", body: multi}, "raw2"},
 		"multipart, other charset":     {posted{form: BodyMultipart, ctype: typeMultipart + "; boundary=B; charset=latin1", body: multi}, "raw2"},

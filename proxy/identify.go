@@ -41,6 +41,9 @@ func (p *Proxy) identify(r *http.Request, rules *loaded) (identity, *problem) {
 		return id, prob
 	}
 	id.scope, id.origin = scope, policy.Origin{Host: r.Host}
+	if r.URL.Opaque != "" {
+		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: it is no path."}
+	}
 	path := r.URL.EscapedPath()
 	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
 		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: " + err.Error() + "."}

@@ -207,6 +207,9 @@ type resolution struct {
 	Status int               `json:"status,omitempty"`
 	Header map[string]string `json:"header,omitempty"`
 	Body   []byte            `json:"body,omitempty"` // base64 in JSON
+	// Attempt is the number of the attempt that the decision is about: what was found
+	// out of one says nothing of a later one. 0: the one that is current.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // maxResolution bounds the document of a resolution, response included.
@@ -231,6 +234,15 @@ func (p *Proxy) resolveOperation(w http.ResponseWriter, r *http.Request) {
 	if prob != nil {
 		writeProblem(w, prob)
 		return
+	}
+	if res.Attempt != 0 && res.Attempt != rep.Record.Attempt {
+		writeProblem(w, &problem{code: codeNotResolvable, id: rep.Record.ID, record: &rep.Record, state: rep.Record.State.String(),
+			detail: "The decision is about attempt " + strconv.Itoa(res.Attempt) + ", and " + strconv.Itoa(rep.Record.Attempt) + " is the current one. Look at the operation again."})
+		return
+	}
+	if ev.Kind == keystore.Clear {
+		// That it was not applied is said of this attempt, and frees no later one.
+		ev.Attempt = rep.Record.AttemptID
 	}
 	before := rep.Record.State
 	rep, no, err := p.ledger.change(r.Context(), rep.Record, rep.Now, ev)

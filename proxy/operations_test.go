@@ -204,3 +204,24 @@ func TestTheListShowsEveryDoubtAndPages(t *testing.T) {
 		t.Errorf("the ambiguous answer: %d %v", w.Code, w.Header())
 	}
 }
+
+// TestADecisionIsAboutTheAttemptThatWasSeen: what was found out of one send says
+// nothing of a later one.
+func TestADecisionIsAboutTheAttemptThatWasSeen(t *testing.T) {
+	p := newProvider(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	p.Config.ErrorLog = nil
+	r := start(t, p.URL, nil, nil)
+	r.post("k", "x").is(t, 502, codeUnknown, retryAfterResolution)
+	if w := r.resolve("k", `{"as":"not_applied","reason":"r","actor":"a","attempt":1}`); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	r.post("k", "x").is(t, 502, codeUnknown, retryAfterResolution)
+	// Another person still looks at the first attempt.
+	for _, as := range []string{"not_applied", "completed", "abandoned"} {
+		if w := r.resolve("k", `{"as":"`+as+`","reason":"r","actor":"b","attempt":1}`); w.Code != 409 || !strings.Contains(w.Body.String(), "2 is the current one") {
+			t.Errorf("%s: %d %s", as, w.Code, w.Body)
+		}
+	}
+	r.reads("k", keystore.Unknown)
+	p.counted("k", 2)
+}

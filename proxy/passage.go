@@ -159,6 +159,9 @@ func (e *Egress) request(w http.ResponseWriter, r *http.Request, rules *loaded, 
 // identifyEgress is identify for what came through the egress proxy.
 func (p *Proxy) identifyEgress(r *http.Request, rules *loaded, in *passage) (identity, *problem) {
 	id := identity{scope: in.scope, origin: policy.Origin{Scheme: in.scheme, Host: in.to.Host(in.scheme)}, route: plainEgress, way: rules.plainEgress}
+	if r.URL.Opaque != "" {
+		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: it is no path."}
+	}
 	path := r.URL.EscapedPath()
 	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
 		if safe(r) {

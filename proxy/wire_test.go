@@ -399,7 +399,7 @@ func TestConnectAndOddTargetsAreRefused(t *testing.T) {
 	r := start(t, p.URL, nil, nil)
 	for _, line := range []string{
 		"CONNECT 127.0.0.1:80 HTTP/1.1", "CONNECT /x HTTP/1.1",
-		"POST /a/../b HTTP/1.1", "POST /a/%2e%2e/b HTTP/1.1", "POST /a\\b HTTP/1.1", "GET /a/./b HTTP/1.1", "GET /a%00b HTTP/1.1",
+		"POST x:v1/charges HTTP/1.1", "GET x:v1/charges HTTP/1.1", "POST /a/../b HTTP/1.1", "POST /a/%2e%2e/b HTTP/1.1", "POST /a\\b HTTP/1.1", "GET /a/./b HTTP/1.1", "GET /a%00b HTTP/1.1",
 	} {
 		got := r.raw(line+"\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n", false)
 		if !strings.HasPrefix(got, "HTTP/1.1 40") {

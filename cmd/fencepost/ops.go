@@ -30,7 +30,7 @@ const opsUsage = `fencepost ops works on the operations of a running proxy, thro
   response KEY             its recorded response, on standard output
   reconcile KEY            asks the provider now, where the route says how
   resolve KEY --as completed|not_applied|abandoned --reason R
-                           [--response FILE [--status N] [--content-type T]] [--actor A]
+                           [--response FILE [--status N] [--content-type T]] [--actor A] [--attempt N]
 
 KEY is in scope "default" unless --scope says otherwise. Every subcommand takes
 --admin URL (or --config FILE) and --json. The admin token is read from
@@ -98,6 +98,7 @@ type opsCall struct {
 	status                                   int
 
 	statusGiven, contentTypeGiven bool
+	attempt                       int
 
 	token string
 	// ledger is opened by this process itself, which stop undoes.
@@ -124,6 +125,7 @@ func (c *opsCall) register(fs *flag.FlagSet, sub string) {
 	if sub == "resolve" {
 		fs.StringVar(&c.as, "as", "", "completed, not_applied (one more send is allowed) or abandoned (never to be sent)")
 		fs.StringVar(&c.reason, "reason", "", "why, for the history; required")
+		fs.IntVar(&c.attempt, "attempt", 0, "the `number` of the attempt that was looked into (ops show tells it); refused where another was made since")
 		fs.StringVar(&c.actor, "actor", "", "who decides, for the history (default: your user name)")
 		fs.StringVar(&c.response, "response", "", "with --as completed: `file` with the response that duplicates get, either a whole HTTP/1.1 response or just its body")
 		fs.IntVar(&c.status, "status", 200, "status of that response, where the file is just a body")
@@ -334,7 +336,7 @@ func opsResolve(c *opsCall) error {
 	if c.response == "" && (c.statusGiven || c.contentTypeGiven) {
 		return errors.New("--status and --content-type are of a response: give it with --response FILE (an empty file is an answer without a body)")
 	}
-	res := map[string]any{"as": c.as, "reason": c.reason, "actor": c.actor}
+	res := map[string]any{"as": c.as, "reason": c.reason, "actor": c.actor, "attempt": c.attempt}
 	if c.response != "" {
 		if err := c.readResponse(res); err != nil {
 			return err
