@@ -47,7 +47,7 @@ func TestAnOperatorWorksFromTheShell(t *testing.T) {
 	up.after = nil
 	up.mu.Unlock()
 	list := run(0, "KEY", "list")
-	for _, k := range []string{"a/1", "b", "c", "sent, but the connection"} {
+	for _, k := range []string{"a/1", "b", "c", "sent, but the upstream closed the connection"} {
 		if !strings.Contains(list, k) {
 			t.Errorf("%q is missing in\n%s", k, list)
 		}
