@@ -150,7 +150,17 @@ func fencepost(b *testing.B, upstream, ledger string) string {
 		p.Shutdown(context.Background())
 		store.Close()
 	})
-	return serveOn(b, p)
+	s, err := proxy.NewServer(p, serverOptions(c, log))
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go s.Serve(l)
+	b.Cleanup(func() { s.Close() })
+	return l.Addr().String()
 }
 
 // drive sends b.N requests over n connections and waits for the answers. The
