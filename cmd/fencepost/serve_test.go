@@ -168,6 +168,7 @@ func TestTwoProxiesOnOneRedis(t *testing.T) {
 	up.after = func(string) { time.Sleep(5 * time.Millisecond) }
 	up.mu.Unlock()
 	file := configFile(t, up.URL, server.url, "")
+	patientLedger(t, file)
 	ps := []*process{launch(t, nil, "serve", "--config", file), launch(t, nil, "serve", "--config", file)}
 	const keys, each = 8, 40
 	var wg sync.WaitGroup
