@@ -44,10 +44,14 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, id identity) {
 	out.Host = target.Host
 	out.Header = p.outgoingHeader(r, id.route)
 	out.Close = false
-	p.passTrailer(out, r)
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody
+	} else if r.Body != nil && r.ProtoMajor == 1 {
+		s := &steady{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.cfg.BodyTimeout}
+		defer s.rest()
+		out.Body = s
 	}
+	p.passTrailer(out, r)
 	resp, err := id.way.roundTrip(out, target)
 	if id.route.Egress && !provedUnsent(err) {
 		p.tally.passed(r.Method, target.Host, target.Path, policy.SafeMethod(r.Method), len(r.Header[headerKey]) > 0)
@@ -99,6 +103,35 @@ func (p *Proxy) patience(r *http.Request) (context.Context, context.CancelFunc) 
 	}
 }
 
+// steady is the body of a request of HTTP/1 that must go on coming: while it does, it
+// holds a connection to the upstream. (A stream of HTTP/2 may rest, and some do.)
+type steady struct {
+	io.ReadCloser
+	rc       *http.ResponseController
+	patience time.Duration
+	stalled  atomic.Bool
+}
+
+func (s *steady) Read(b []byte) (int, error) {
+	_ = s.rc.SetReadDeadline(time.Now().Add(s.patience))
+	n, err := s.ReadCloser.Read(b)
+	switch {
+	case err == io.EOF:
+		s.rest()
+	case err != nil:
+		s.stalled.Store(true)
+	}
+	return n, err
+}
+
+// rest ends the limit: what net/http reads from now on is none of the body. Where
+// the body did not come to its end, the limit stays: nobody waits for the rest of it.
+func (s *steady) rest() {
+	if !s.stalled.Load() {
+		_ = s.rc.SetReadDeadline(time.Time{})
+	}
+}
+
 // passTrailer passes on the trailers that the client announced, by the rules of
 // its header. What it did not announce stays behind.
 func (p *Proxy) passTrailer(out, in *http.Request) {
@@ -112,7 +145,7 @@ func (p *Proxy) passTrailer(out, in *http.Request) {
 		}
 	}
 	if out.Trailer != nil {
-		out.Body = &trailing{in.Body, in, out}
+		out.Body = &trailing{out.Body, in, out}
 	}
 }
 

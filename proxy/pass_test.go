@@ -257,3 +257,33 @@ func TestACallerThatDoesNotReadHoldsNoUpstream(t *testing.T) {
 		}
 	}
 }
+
+// TestABodyThatStallsHoldsNoConnection: of what is passed on, too; and one that comes
+// slowly is none that stalls.
+func TestABodyThatStallsHoldsNoConnection(t *testing.T) {
+	p := newProvider(t, nil)
+	r := start(t, p.URL, func(r *policy.Route) { r.Enforce = false }, func(c *Config) { c.BodyTimeout = 500 * time.Millisecond; c.Upstream.MaxConns = 1 })
+	stalled := r.dial("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
+	stalled.SetDeadline(time.Now().Add(20 * time.Second))
+	if line, err := bufio.NewReader(stalled).ReadString('\n'); err == nil && strings.Contains(line, " 201 ") {
+		t.Errorf("%q", line)
+	}
+	slow := r.dial("POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: slow\r\nContent-Length: 10\r\n\r\n")
+	slow.SetDeadline(time.Now().Add(20 * time.Second))
+	for range 10 {
+		time.Sleep(100 * time.Millisecond) // more than the limit as a whole, less at a time
+		io.WriteString(slow, "x")
+	}
+	answers := bufio.NewReader(slow)
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil || resp.StatusCode != 201 {
+		t.Fatalf("%v %v", resp, err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	// The connection goes on, without a limit that was the body's.
+	time.Sleep(700 * time.Millisecond)
+	io.WriteString(slow, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if resp, err = http.ReadResponse(answers, nil); err != nil || resp.StatusCode != 201 {
+		t.Errorf("%v %v", resp, err)
+	}
+}

@@ -175,6 +175,8 @@ func TestAKeyThatIsReliedUponHasOneSpelling(t *testing.T) {
 	r := start(t, p.URL, func(r *policy.Route) { r.UpstreamKey.Deduplicates = time.Hour }, nil)
 	r.post(`"k"`, "x").is(t, 502, codeUnknown, retryAfterResolution)
 	r.post("k", "x").ok(t, 201)
+	mu.Lock()
+	defer mu.Unlock()
 	if seen["k"] != 2 || len(seen) != 1 {
 		t.Errorf("the upstream saw %v", seen)
 	}

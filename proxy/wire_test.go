@@ -488,9 +488,11 @@ func TestAnOverriddenMethodIsTheMethod(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
+	mu.Lock()
 	if deletes != 1 {
 		t.Errorf("%d effects", deletes)
 	}
+	mu.Unlock()
 	r.post("post", "x").ok(t, 200)
 	r.post("post", "x", "X-HTTP-Method-Override", "DELETE").is(t, 422, codeConflict, retryNewKey)
 	r.call("GET", "/search", "", "X-HTTP-Method-Override", "GET").ok(t, 200)
