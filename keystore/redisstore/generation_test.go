@@ -252,6 +252,35 @@ func TestAFlushOfOneNodeOfAClusterIsARollback(t *testing.T) {
 	}
 }
 
+// A word that was said before an acknowledgement, in a reply that comes after it,
+// does not raise the alarm again.
+func TestAWordOfBeforeTheAcknowledgementIsNotHeardAfterIt(t *testing.T) {
+	srv := startServer(t)
+	for _, late := range []bool{true, false} {
+		s := open(t, srv.url(), func(o *Options) { o.Prefix = unique("f") })
+		met(t, s)
+		complete(t, s, "a", "k", "x")
+		sc, err := s.scope("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.newCall(sc, lookScript, sc.meta.(string))
+		c.leads = true
+		c.issued = sc.remembers()
+		c.gen, c.ack = s.identity()
+		if late {
+			s.ack.Store(c.ack + 1) // somebody acknowledged while the call was under way
+		}
+		err = s.judge(ctx(t), c, reply{code: "bad", bad: "said before", gen: c.gen, memory: c.issued}, false)
+		if late && (err != errRenewed || alarmed(s)) {
+			t.Errorf("an old word is heard again: %v, alarm %v", err, alarmed(s))
+		}
+		if !late && (!errors.Is(err, keystore.ErrRolledBack) || !alarmed(s)) {
+			t.Errorf("a word that holds is not heard: %v, alarm %v", err, alarmed(s))
+		}
+	}
+}
+
 // The watch alone finds it, on every node.
 func TestTheWatchFindsAFlush(t *testing.T) {
 	srv := startServer(t)

@@ -61,8 +61,8 @@ func (s *Store) judge(ctx context.Context, c *call, r reply, doubt bool) error {
 		s.raise(ctx, fmt.Sprintf("scope %q had %d writes, %d of them by this process, and now has %d and %d",
 			c.sc.name, c.issued.n, c.issued.i, r.n, r.i), true)
 	}
-	if r.bad != "" && s.alarm.Load() == nil && c.sc.heir.Load() == nil {
-		s.raise(ctx, r.bad, false)
+	if r.bad != "" && s.alarm.Load() == nil && c.sc.heir.Load() == nil && s.outdated(ctx, c, r.bad) && r.code == "bad" {
+		return errRenewed
 	}
 	if !c.leads || s.opt.OnRollback != Refuse {
 		return nil
@@ -76,6 +76,19 @@ func (s *Store) judge(ctx context.Context, c *call, r reply, doubt bool) error {
 		why = a.why
 	}
 	return failed(c.script.name, fmt.Errorf("%w: %s", keystore.ErrRolledBack, why), !doubt && r.code != "written")
+}
+
+// outdated reports whether a word that a reply brought was said before an
+// acknowledgement that came while the call was under way. If it was not, the alarm is
+// raised. (A word that was said anew meanwhile shows at the next call.)
+func (s *Store) outdated(ctx context.Context, c *call, why string) bool {
+	s.accepting.Lock()
+	defer s.accepting.Unlock()
+	if _, ack := s.identity(); ack > c.ack {
+		return true
+	}
+	s.raise(ctx, why, false)
+	return false
 }
 
 // errRenewed says that the call was refused since somebody acknowledged a
