@@ -22,6 +22,9 @@ func awkwardEnv() *Env {
 }
 
 func TestShellsReadWhatWasMeant(t *testing.T) {
+	if _, err := exec.LookPath("env"); err != nil {
+		t.Skip("there is no env on this machine to show what a shell has read")
+	}
 	e := awkwardEnv()
 	for _, shell := range []string{"sh", "bash", "dash", "zsh"} {
 		path, err := exec.LookPath(shell)
