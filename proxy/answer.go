@@ -56,8 +56,9 @@ func (x *exchange) unreachable(a *attempt, err error) *answer {
 	r, state := a.record(), a.reads()
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
 		x.p.tally.refusedHost(x.target.Host, f.short)
-		return &answer{problem: &problem{code: codeForbidden, id: x.id, record: &r, state: state.String(),
-			detail: "The host " + strconv.Quote(x.target.Host) + " may not be reached: " + f.why + ". Nothing was sent."}}
+		p := f.problem(x.target.Host)
+		p.id, p.record, p.state = x.id, &r, state.String()
+		return &answer{problem: p}
 	}
 	what := "No request was sent to "
 	if state == keystore.Unknown {

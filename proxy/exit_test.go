@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"errors"
 	"fencepost/policy"
 	"io"
@@ -187,19 +186,7 @@ func ask(t *testing.T, c *http.Client, method, url, key, body string) got {
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	resp, err := c.Do(req)
-	if err != nil {
-		return got{err: err}
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	g := got{status: resp.StatusCode, header: resp.Header, body: string(b), err: err}
-	if resp.Header.Get("Content-Type") == "application/problem+json" {
-		if jerr := json.Unmarshal(b, &g.prob); jerr != nil {
-			g.err = jerr
-		}
-	}
-	return g
+	return doBy(c, req)
 }
 
 // trusted is what vouches for a provider over TLS.

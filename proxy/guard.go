@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -50,6 +51,11 @@ func newGuard(allow []netip.Prefix, own func() []netip.AddrPort) *guard {
 type forbiddenError struct{ why, short string }
 
 func (e *forbiddenError) Error() string { return e.why }
+
+// problem is the answer to whoever wanted to reach host.
+func (e *forbiddenError) problem(host string) *problem {
+	return &problem{code: codeForbidden, detail: "The host " + strconv.Quote(host) + " may not be reached: " + e.why + ". Nothing was sent.", short: e.short}
+}
 
 // control is for net.Dialer.Control.
 func (g *guard) control(_, address string, c syscall.RawConn) error {

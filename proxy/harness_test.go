@@ -221,8 +221,11 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-func do(req *http.Request) got {
-	resp, err := client.Do(req)
+func do(req *http.Request) got { return doBy(client, req) }
+
+// doBy sends req by a client and reads the answer whole.
+func doBy(c *http.Client, req *http.Request) got {
+	resp, err := c.Do(req)
 	if err != nil {
 		return got{err: err}
 	}

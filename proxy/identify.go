@@ -41,12 +41,9 @@ func (p *Proxy) identify(r *http.Request, rules *loaded) (identity, *problem) {
 		return id, prob
 	}
 	id.scope, id.origin = scope, policy.Origin{Host: r.Host}
-	if r.URL.Opaque != "" {
-		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: it is no path."}
-	}
-	path := r.URL.EscapedPath()
-	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
-		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: " + err.Error() + "."}
+	path, prob := requestPath(r)
+	if prob != nil {
+		return id, prob
 	}
 	route, ok := rules.Routes.Match(r.Host, path)
 	if !ok {
@@ -54,6 +51,20 @@ func (p *Proxy) identify(r *http.Request, rules *loaded) (identity, *problem) {
 	}
 	id.route, id.way = route, rules.ways[route]
 	return id, id.read(r)
+}
+
+// requestPath is the path of a request as it was sent, or why the target is
+// refused.
+func requestPath(r *http.Request) (string, *problem) {
+	path := r.URL.EscapedPath()
+	err := policy.CheckTarget(path, r.URL.RawQuery)
+	if r.URL.Opaque != "" {
+		err = errors.New("it is no path")
+	}
+	if err != nil {
+		return path, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: " + err.Error() + "."}
+	}
+	return path, nil
 }
 
 // read finds the key and the lease of a request whose route is known.

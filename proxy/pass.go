@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -186,7 +185,7 @@ func (p *Proxy) passFailed(w http.ResponseWriter, ctx context.Context, r *http.R
 	}
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
 		p.tally.refusedHost(t.Host, f.short)
-		writeProblem(w, &problem{code: codeForbidden, detail: "The host " + strconv.Quote(t.Host) + " may not be reached: " + f.why + ". Nothing was sent."})
+		writeProblem(w, f.problem(t.Host))
 		return
 	}
 	var se *upstream.SendError

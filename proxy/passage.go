@@ -140,36 +140,24 @@ func (e *Egress) serveInner(w http.ResponseWriter, r *http.Request) {
 
 // request governs a request to an allowed destination, or passes it on.
 func (e *Egress) request(w http.ResponseWriter, r *http.Request, rules *loaded, in *passage) {
-	p := e.p
-	id, prob := p.identifyEgress(r, rules, in)
+	id, prob := e.p.identifyEgress(r, rules, in)
 	if prob != nil {
-		p.refused(r, id, prob)
-		p.tally.refused(prob.code)
-		writeProblem(w, prob)
-		return
+		e.p.tally.refused(prob.code)
 	}
-	if !id.governed {
-		p.metrics.passed.Inc()
-		p.pass(w, r, id)
-		return
-	}
-	p.govern(w, r, id)
+	e.p.serve(w, r, id, prob)
 }
 
 // identifyEgress is identify for what came through the egress proxy.
 func (p *Proxy) identifyEgress(r *http.Request, rules *loaded, in *passage) (identity, *problem) {
 	id := identity{scope: in.scope, origin: policy.Origin{Scheme: in.scheme, Host: in.to.Host(in.scheme)}, route: plainEgress, way: rules.plainEgress}
-	if r.URL.Opaque != "" {
-		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: it is no path."}
-	}
-	path := r.URL.EscapedPath()
-	if err := policy.CheckTarget(path, r.URL.RawQuery); err != nil {
-		if safe(r) {
+	path, prob := requestPath(r)
+	if prob != nil {
+		if safe(r) && r.URL.Opaque == "" {
 			// No rule is got round by what changes nothing.
 			id.asSent = true
 			return id, nil
 		}
-		return id, &problem{code: codeMalformed, retry: retryNever, detail: "The request target is refused: " + err.Error() + "."}
+		return id, prob
 	}
 	route, ok := rules.EgressRoutes.Match(in.to.Name, path)
 	if !ok {

@@ -104,17 +104,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rules := p.rules.Load()
 	id, prob := p.identify(r, rules)
-	if prob != nil {
+	p.serve(w, r, id, prob)
+}
+
+// serve governs a request, passes it on, or refuses it, by what was identified.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, id identity, prob *problem) {
+	switch {
+	case prob != nil:
 		p.refused(r, id, prob)
 		writeProblem(w, prob)
-		return
-	}
-	if !id.governed {
+	case !id.governed:
 		p.metrics.passed.Inc()
 		p.pass(w, r, id)
-		return
+	default:
+		p.govern(w, r, id)
 	}
-	p.govern(w, r, id)
 }
 
 // InFlight is how many effects are under way.

@@ -146,9 +146,7 @@ func (p *Proxy) Tally() Tally {
 		*m = maps.Clone(*m)
 	}
 	for _, id := range t.order {
-		if u, still := t.unknown[id]; still {
-			out.Unknown = append(out.Unknown, u)
-		}
+		out.Unknown = append(out.Unknown, t.unknown[id])
 	}
 	return out
 }

@@ -211,8 +211,7 @@ func (p *Proxy) handshakeFailed(in *passage, err error) {
 		return
 	}
 	hint := ""
-	if alert, ok := errors.AsType[tls.AlertError](err); ok || strings.Contains(err.Error(), "remote error: tls:") {
-		_ = alert
+	if _, alert := errors.AsType[tls.AlertError](err); alert || strings.Contains(err.Error(), "remote error: tls:") {
 		hint = "the client does not trust Fencepost's authority, or pins its certificate: see `fencepost ca env`, or tunnel this host"
 	}
 	p.log.Warn("an intercepted client did not finish TLS", "host", in.to.Name, "scope", in.scope, "error", err, "hint", hint)
@@ -222,7 +221,7 @@ func (p *Proxy) handshakeFailed(in *passage, err error) {
 // unreached is the answer to a destination that could not be connected to.
 func (p *Proxy) unreached(host string, err error) *problem {
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
-		return &problem{code: codeForbidden, detail: "The host " + strconv.Quote(host) + " may not be reached: " + f.why + ". Nothing was sent.", short: f.short}
+		return f.problem(host)
 	}
 	return &problem{code: codeUnreachable, detail: "No connection to " + strconv.Quote(host) + ": " + err.Error() + ".", short: "no connection"}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"fencepost/cmd/fencepost/internal/clientenv"
-	"fencepost/cmd/fencepost/internal/config"
 	"fencepost/proxy/ca"
 )
 
@@ -125,7 +124,7 @@ func caEnv(c *caCall) error {
 		return fmt.Errorf("the authority in %s expired on %s: no client will accept it; make a new one with `fencepost ca init`", c.folder(), info.NotAfter.UTC().Format(time.RFC3339))
 	}
 	s := clientenv.Settings{CA: certificate}
-	if s.Proxy, err = proxyFlag(c.proxy); err != nil {
+	if s.Proxy, err = secretFlag("--proxy", c.proxy, "a token", "http://caller:${NAME}@host:port"); err != nil {
 		return err
 	}
 	files := c.files
@@ -168,19 +167,6 @@ func caEnv(c *caCall) error {
 		fmt.Fprintf(c.stderr, "fencepost ca env: warning: %s\n", w)
 	}
 	return nil
-}
-
-// proxyFlag expands ${NAME} in the proxy's URL and refuses a token that stands in the
-// arguments, where every process of the machine can read it.
-func proxyFlag(s string) (string, error) {
-	if config.HoldsPassword(s) {
-		return "", errors.New("--proxy holds a token, and arguments are visible to every process; put it into the environment and write http://caller:${NAME}@host:port")
-	}
-	out, err := config.Expand(s, os.LookupEnv)
-	if err != nil {
-		return "", fmt.Errorf("--proxy: %w", err)
-	}
-	return out, nil
 }
 
 func isLoopback(proxy string) bool {

@@ -153,7 +153,8 @@ func diagnose(stderr io.Writer) ([]diagnosis, error) {
 	c := config.ForRun(dir, "doctor-has-no-operators")
 	c.Egress.Allow, c.Routes = nil, c.Routes[:1]
 	c.Routes[0].Match.Host = "none.invalid"
-	if _, err := ca.OpenOrInit(c.Egress.CA.Dir, ca.Options{}); err != nil {
+	authority, err := ca.OpenOrInit(c.Egress.CA.Dir, ca.Options{})
+	if err != nil {
 		return nil, err
 	}
 	s, err := startServer(c, slog.New(slog.DiscardHandler))
@@ -161,15 +162,11 @@ func diagnose(stderr io.Writer) ([]diagnosis, error) {
 		return nil, err
 	}
 	defer func() { _ = s.stop(nil) }()
-	authority, err := os.ReadFile(filepath.Join(c.Egress.CA.Dir, ca.CertFile))
-	if err != nil {
-		return nil, err
-	}
 	private := filepath.Join(dir, "env")
 	if err := os.Mkdir(private, 0o700); err != nil {
 		return nil, err
 	}
-	env, err := clientenv.Prepare(private, clientenv.Settings{Proxy: proxyURL(s.bound.egress.Addr().String()).String(), CA: authority, Base: os.Environ()})
+	env, err := clientenv.Prepare(private, clientenv.Settings{Proxy: proxyURL(s.bound.egress.Addr().String()).String(), CA: authority.PEM(), Base: os.Environ()})
 	if err != nil {
 		return nil, err
 	}

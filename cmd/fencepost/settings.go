@@ -58,15 +58,21 @@ func (s *settings) load() (*config.Config, error) {
 	return c, err
 }
 
-// ledgerFlag expands ${NAME} in a ledger URL and refuses a password that stands
-// in the arguments, where every process of the machine can read it.
+// ledgerFlag reads a ledger URL from the arguments.
 func ledgerFlag(s string) (string, error) {
+	return secretFlag("--ledger", s, "a password", "${NAME} in its place")
+}
+
+// secretFlag expands ${NAME} in the value of a flag, and refuses a secret that stands
+// in the arguments, where every process of the machine can read it. instead is what
+// to write there.
+func secretFlag(flag, s, secret, instead string) (string, error) {
 	if config.HoldsPassword(s) {
-		return "", errors.New("--ledger holds a password, and arguments are visible to every process; put it into the environment and write ${NAME} in its place")
+		return "", fmt.Errorf("%s holds %s, and arguments are visible to every process; put it into the environment and write %s", flag, secret, instead)
 	}
 	out, err := config.Expand(s, os.LookupEnv)
 	if err != nil {
-		return "", fmt.Errorf("--ledger: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
 	return out, nil
 }
